@@ -1,8 +1,10 @@
 package anatomy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -123,17 +125,24 @@ func (h *History) Moment(d *Device, text string) (row int, err error) {
 	return max(row, d.From), nil
 }
 
-// Flame adds what is live after a row to a graph. before says that it is A of a comparison.
+// Flame adds what is live after a row to a graph, the stacks that hold most first. before says that it is A of a
+// comparison.
 func (h *History) Flame(g *flame.Graph, d *Device, row int, before bool) {
-	stacks := map[uint32][]flame.Frame{}
+	type held struct {
+		bytes  int64
+		blocks int
+	}
+	of := map[uint32]held{}
 	h.alive(d, row, func(_, _ int, bytes int64, stack uint32) {
-		frames, ok := stacks[stack]
-		if !ok {
-			frames = Told(h.framesOf(stack))
-			stacks[stack] = frames
-		}
-		g.Add(frames, bytes, before)
+		x := of[stack]
+		of[stack] = held{x.bytes + bytes, x.blocks + 1}
 	})
+	stacks := slices.SortedFunc(maps.Keys(of), func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(of[b].bytes, of[a].bytes), cmp.Compare(a, b))
+	})
+	for _, stack := range stacks {
+		g.AddBlocks(Told(h.framesOf(stack)), of[stack].bytes, of[stack].blocks, before)
+	}
 }
 
 // framesOf are the frames of a stack, innermost first.

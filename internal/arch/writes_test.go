@@ -33,7 +33,7 @@ const forDevelopers = "scripts test internal/cli/gen internal/secret/gen interna
 // TestOneWriter holds that files are made, written and removed by package rootdir alone. testdata/writes.txt lists what
 // is left, each with its reason; it may only shrink.
 func TestOneWriter(t *testing.T) {
-	allowed := readWrites(t)
+	allowed := readReasons(t, writesList)
 	for _, f := range goFiles(t) {
 		if f.isTest() || within(f.dir, rootDir) || within(f.dir, forDevelopers) {
 			continue
@@ -92,15 +92,15 @@ func writer(f goFile, call *ast.CallExpr) string {
 	return ""
 }
 
-// readWrites reads the list: a file, a call and a reason in each line.
-func readWrites(t *testing.T) map[string]bool {
+// readReasons reads a list of exceptions: a file, a call or function, and a reason in each line.
+func readReasons(t *testing.T, list string) map[string]bool {
 	t.Helper()
 	allowed := map[string]bool{}
-	in := bufio.NewScanner(bytes.NewReader(readFile(t, writesList)))
+	in := bufio.NewScanner(bytes.NewReader(readFile(t, list)))
 	for in.Scan() {
 		what, reason, ok := strings.Cut(in.Text(), ": ")
 		if !ok || len(strings.Fields(what)) != 2 || reason == "" {
-			t.Errorf("%s: %q is no file, call and reason", writesList, in.Text())
+			t.Errorf("%s: %q is no file, call and reason", list, in.Text())
 		}
 		allowed[what] = false
 	}

@@ -2,7 +2,10 @@ package chart
 
 import (
 	"bytes"
+	"encoding/xml"
+	"errors"
 	"image/png"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -64,6 +67,23 @@ func TestSVGSaysWhatItShows(t *testing.T) {
 		"↑ limit 80 GiB", "OOM warning", "evaluation", "reserved", "risk high"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in the picture", want)
+		}
+	}
+}
+
+// A picture is XML whatever things are called.
+func TestOddNames(t *testing.T) {
+	const odd = "a\x01\x80\ufffe\x1b&<"
+	var b bytes.Buffer
+	err := Chart{Title: odd, Note: odd, Panels: []Panel{{Title: odd, Levels: []Level{{Name: odd, Value: 1}},
+		Series: []Series{{Name: odd, X: []float64{0, 1}, Y: []float64{0, 1}}}}},
+		Events: []Event{{Seconds: 1, Text: odd}}}.WriteSVG(&b)
+	if err != nil || !strings.Contains(b.String(), `a\x01\x80`) {
+		t.Errorf("%v, %s", err, b.String())
+	}
+	for d := xml.NewDecoder(&b); err == nil; {
+		if _, err = d.Token(); err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
 		}
 	}
 }

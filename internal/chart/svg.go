@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 // WriteSVG draws the chart as an SVG document.
@@ -53,7 +55,7 @@ func (s *svgCanvas) area(c color.NRGBA, points []point) {
 func (s *svgCanvas) text(l letters, at point, text string) {
 	fmt.Fprintf(&s.b, `<text x="%s" y="%s" font-size="%s" fill="%s" text-anchor="%s">`, short(at.x), short(at.y),
 		short(l.size), hex(l.colour.R, l.colour.G, l.colour.B), [...]string{"start", "middle", "end"}[l.align])
-	_ = xml.EscapeText(&s.b, []byte(text)) // a buffer takes all
+	_ = xml.EscapeText(&s.b, []byte(plain.XML(text))) // a buffer takes all
 	s.b.WriteString("</text>\n")
 }
 

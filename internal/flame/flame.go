@@ -23,8 +23,8 @@ type Node struct {
 	Blocks   int     // allocations
 	Children []*Node // larger first
 
-	index  map[Frame]*Node
-	weight int64 // see weigh
+	index  map[Frame]*Node // of Children, where they are many
+	weight int64           // see weigh
 }
 
 // Graph is a tree of stacks.
@@ -34,42 +34,88 @@ type Graph struct {
 	Compare bool // Before counts
 
 	Comments []string // of a pprof profile, besides the title
+	Cut      int      // stacks that have no place for all of their frames: what they hold counts for those that have one
+
+	room int // for so many nodes more
 }
 
 // New makes an empty graph.
-func New(title string) *Graph { return &Graph{Title: title, Root: &Node{Frame: Frame{Name: "all"}}} }
+func New(title string) *Graph {
+	return &Graph{Title: title, Root: &Node{Frame: Frame{Name: "all"}}, room: maxNodes}
+}
 
-// maxDepth bounds a stack, outermost frames first: a picture with more rows can't be read.
-const maxDepth = 512
+const (
+	// maxDepth bounds a stack, outermost frames first: a picture with more rows can't be read.
+	maxDepth = 512
+	// maxNodes bounds a graph: a file of some hundred KiB may have stacks of so many frames that a tree of them takes
+	// gigabytes. Real programs have some ten thousand.
+	maxNodes = 1 << 19
+	// nodeBytes is what a node takes of memory, with its place in its parent.
+	nodeBytes = 256
+	// few children are searched one by one: most nodes have one, for which an index would be larger than the node.
+	few = 8
+)
 
-// Add counts bytes for a stack, innermost frame first. before says that they belong to A of a comparison.
-func (g *Graph) Add(stack []Frame, bytes int64, before bool) {
+// Bound has the graph take at most so many bytes of memory, if that is less than it may take anyway.
+func (g *Graph) Bound(bytes int64) { g.room = int(min(int64(g.room), bytes/nodeBytes)) }
+
+// Add counts a block of bytes for a stack, innermost frame first. before says that it belongs to A of a comparison.
+func (g *Graph) Add(stack []Frame, bytes int64, before bool) { g.AddBlocks(stack, bytes, 1, before) }
+
+// AddBlocks is Add for a number of blocks that have so many bytes together. Who has many stacks adds the larger first,
+// since the graph may have no room for those at the end.
+func (g *Graph) AddBlocks(stack []Frame, bytes int64, blocks int, before bool) {
 	n := g.Root
-	n.count(bytes, before)
+	n.count(bytes, blocks, before)
 	for i := len(stack) - 1; i >= max(0, len(stack)-maxDepth); i-- {
-		n = n.child(stack[i])
-		n.count(bytes, before)
+		c := n.find(stack[i])
+		if c == nil {
+			if g.room == 0 {
+				g.Cut++
+				return
+			}
+			g.room--
+			c = n.child(stack[i])
+		}
+		n = c
+		n.count(bytes, blocks, before)
 	}
 }
 
-func (n *Node) count(bytes int64, before bool) {
+func (n *Node) count(bytes int64, blocks int, before bool) {
 	if before {
 		n.Before += bytes
 		return
 	}
 	n.Value += bytes
-	n.Blocks++
+	n.Blocks += blocks
 }
 
-func (n *Node) child(f Frame) *Node {
-	c := n.index[f]
-	if c == nil {
-		c = &Node{Frame: f}
-		if n.index == nil {
-			n.index = map[Frame]*Node{}
+// find is the child for a frame, or nil.
+func (n *Node) find(f Frame) *Node {
+	if n.index != nil {
+		return n.index[f]
+	}
+	for _, c := range n.Children {
+		if c.Frame == f {
+			return c
 		}
+	}
+	return nil
+}
+
+// child makes the child for a frame.
+func (n *Node) child(f Frame) *Node {
+	c := &Node{Frame: f}
+	n.Children = append(n.Children, c)
+	switch {
+	case n.index != nil:
 		n.index[f] = c
-		n.Children = append(n.Children, c)
+	case len(n.Children) > few:
+		n.index = map[Frame]*Node{}
+		for _, c := range n.Children {
+			n.index[c.Frame] = c
+		}
 	}
 	return c
 }

@@ -156,3 +156,54 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// Stacks of a hostile file have more frames than fit. Those that come first have all of theirs, no byte is lost, and
+// the files that list every stack are written.
+func TestGraphIsBounded(t *testing.T) {
+	const stacks = 3000
+	g := New("")
+	for i := range stacks {
+		var stack []Frame
+		for k := range 600 {
+			stack = append(stack, Frame{"a.py", (i >> max(0, k-590)) + k, "g"})
+		}
+		g.Add(stack, int64(stacks-i), false)
+	}
+	nodes, deepest := 0, 0
+	g.each(func(stack []*Node) { nodes, deepest = nodes+1, max(deepest, len(stack)) })
+	if nodes > maxNodes+1 || deepest != maxDepth+1 || g.Cut == 0 || g.Root.Value != stacks*(stacks+1)/2 {
+		t.Errorf("%d nodes, %d deep, %d cut, %d bytes", nodes, deepest, g.Cut, g.Root.Value)
+	}
+	for _, write := range []func(io.Writer) error{g.WriteSpeedscope, g.WritePprof, g.WriteFolded, g.WriteSVG} {
+		if err := write(io.Discard); err != nil {
+			t.Error(err)
+		}
+	}
+	small := New("")
+	small.Bound(10 * nodeBytes)
+	small.Add(make([]Frame, 20), 1, false)
+	small.Add(make([]Frame, 10), 1, false)
+	if small.Cut != 1 || small.Root.Value != 2 {
+		t.Errorf("%+v", small)
+	}
+}
+
+// A picture is XML whatever frames are called, and doesn't hide what that is.
+func TestNamesInSVG(t *testing.T) {
+	g := New("\x1b[2J\x00")
+	g.Add([]Frame{{"a\ufffe\uffff\u202e.py", 1, "bad\x01\x80\x7f\rname"}}, 1, false)
+	var b bytes.Buffer
+	if err := g.WriteSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `bad\x01\x80\x7f\rname`) {
+		t.Error(b.String())
+	}
+	for d := xml.NewDecoder(&b); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package flame
 import (
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"io"
 )
 
@@ -81,10 +82,10 @@ func (p *pprofFile) location(f Frame) uint64 {
 	return n
 }
 
-// sample adds a stack, which begins with the graph's root, and the bytes that its last frame itself holds.
+// sample adds a stack, outermost frame first, and the bytes that its last frame itself holds.
 func (p *pprofFile) sample(stack []*Node, own int64) {
 	var locations []byte
-	for i := len(stack) - 1; i > 0; i-- { // innermost first
+	for i := len(stack) - 1; i >= 0; i-- { // innermost first
 		locations = binary.AppendUvarint(locations, p.location(stack[i].Frame))
 	}
 	var m message
@@ -92,6 +93,9 @@ func (p *pprofFile) sample(stack []*Node, own int64) {
 	m.bytes(2, binary.AppendUvarint(nil, uint64(own)))
 	p.bytes(2, m) // Profile.sample
 }
+
+// pieceBytes are compressed at once.
+const pieceBytes = 64 << 10
 
 // WritePprof writes a gzipped profile for `go tool pprof`, with bytes as its only value.
 func (g *Graph) WritePprof(w io.Writer) error {
@@ -103,14 +107,18 @@ func (g *Graph) WritePprof(w io.Writer) error {
 	for _, comment := range append([]string{g.Title}, g.Comments...) {
 		p.number(13, p.text(comment)) // Profile.comment
 	}
-	g.each(func(stack []*Node) {
-		if own := stack[len(stack)-1].own(); own > 0 && len(stack) > 1 {
-			p.sample(stack, own)
-		}
-	})
 	z := gzip.NewWriter(w)
-	if _, err := z.Write(p.message); err != nil {
-		return err
+	var err error
+	flush := func(least int) { // all samples together are much larger than the graph
+		if err == nil && len(p.message) > least {
+			_, err = z.Write(p.message)
+			p.message = p.message[:0]
+		}
 	}
-	return z.Close()
+	g.leaves(func(stack []*Node, own int64) {
+		p.sample(stack, own)
+		flush(pieceBytes)
+	})
+	flush(0)
+	return errors.Join(err, z.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -61,10 +62,10 @@ func (g *Graph) draw(b *bufio.Writer) {
 	fmt.Fprintf(b,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" `+
 			`font-size="11" role="img" aria-label="%s">`+"\n",
-		width, height, width, height, html.EscapeString(g.Title))
+		width, height, width, height, escape(g.Title))
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="#fdfdfd"/>`+"\n", width, height)
 	fmt.Fprintf(b, `<text x="%d" y="18" font-size="13">%s</text>`+"\n", margin,
-		html.EscapeString(fit(g.Title, (width-2*margin)/8)))
+		escape(fit(g.Title, (width-2*margin)/8)))
 	note := fmt.Sprintf("%s in all", units.Bytes(g.Root.Value))
 	if g.Compare {
 		note = fmt.Sprintf("%s before, %s after; red grew, blue shrank", units.Bytes(g.Root.Before),
@@ -73,7 +74,10 @@ func (g *Graph) draw(b *bufio.Writer) {
 	if narrow > 0 {
 		note += fmt.Sprintf("; %s frames of less than %.2g %% are not drawn", units.Count(int64(narrow)), 100*minShare)
 	}
-	fmt.Fprintf(b, `<text x="%d" y="33" fill="#555">%s</text>`+"\n", margin, html.EscapeString(note))
+	if g.Cut > 0 {
+		note += fmt.Sprintf("; %s stacks are cut short", units.Count(int64(g.Cut)))
+	}
+	fmt.Fprintf(b, `<text x="%d" y="33" fill="#555">%s</text>`+"\n", margin, escape(note))
 	for _, x := range boxes {
 		g.drawBox(b, x)
 	}
@@ -86,10 +90,10 @@ func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	fmt.Fprintf(b,
 		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" `+
 			`fill="%s" rx="1"/>`,
-		x.x, x.w, x.depth, html.EscapeString(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1,
+		x.x, x.w, x.depth, escape(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1,
 		g.colour(x.node))
 	if room := int((wide - 6) / letter); room > 2 {
-		fmt.Fprintf(b, `<text x="%.2f" y="%d">%s</text>`, left+3, top+13, html.EscapeString(fit(x.node.label(), room)))
+		fmt.Fprintf(b, `<text x="%.2f" y="%d">%s</text>`, left+3, top+13, escape(fit(plain.Line(x.node.label()), room)))
 	}
 	b.WriteString("</g>\n")
 }
@@ -141,9 +145,12 @@ func (g *Graph) colour(n *Node) string {
 	return fmt.Sprintf("#%02x%02x%02x", 225+v%30, 130+(v>>8)%90, 70+(v>>16)%60)
 }
 
+// escape makes a text a part of a document.
+func escape(s string) string { return html.EscapeString(plain.XML(s)) }
+
 // fit cuts a text to n letters.
 func fit(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
+	if len(s) <= n || utf8.RuneCountInString(s) <= n {
 		return s
 	}
 	return string([]rune(s)[:max(n-1, 0)]) + "…"
@@ -156,7 +163,7 @@ var zoom string
 func (g *Graph) WriteHTML(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n",
-		html.EscapeString(g.Title))
+		escape(g.Title))
 	b.WriteString(`<meta name="viewport" content="width=device-width"><style>
 body{margin:8px;font:14px sans-serif}svg{width:100%;height:auto}g[data-d]{cursor:pointer}
 g.found rect{stroke:#000;stroke-width:1.5}input{font:inherit;width:20em}

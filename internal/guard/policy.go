@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -96,7 +96,7 @@ func Load(name string) (*Policy, error) {
 	if name == Guide {
 		return Parse(Guide, guideText)
 	}
-	file, err := os.Open(name)
+	file, err := rootdir.OpenNamed(name)
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}

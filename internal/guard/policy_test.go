@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -210,5 +211,16 @@ func TestHostilePolicy(t *testing.T) {
 	}
 	if _, err := Load("/dev/zero"); err == nil {
 		t.Error("/dev/zero was read")
+	}
+}
+
+// Nobody waits for who would write a named pipe.
+func TestPipeIsNoPolicy(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(fifo); err == nil {
+		t.Error("a pipe was read")
 	}
 }

@@ -2,6 +2,7 @@ package jaxprofile
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -9,22 +10,41 @@ import (
 // patterns for formats that we never read (internal/flame has the same reason to write it itself). Field numbers:
 // https://github.com/google/pprof/blob/main/proto/profile.proto
 
-type sample struct {
-	locations []uint64 // innermost first
-	values    []int64
-	labels    [][2]uint64 // numbers of texts: key, value
-}
-
 type function struct{ name, file uint64 }
+
+// frame is a line of a stack.
+type frame struct {
+	Frame
+	installed bool
+}
 
 // file is a profile as it is written; names are numbers of texts.
 type file struct {
 	types     []uint64
-	samples   []sample
 	raw       map[uint64][][2]uint64 // location -> (function, line), innermost first
 	functions map[uint64]function
 	texts     []string
-	locations map[uint64][]Frame
+	locations map[uint64][]frame
+	left      int64 // bytes of memory that may still be taken
+	looks     int64 // frames that may still be looked at
+}
+
+// What parts of a profile take of memory, in bytes: the shortest part has two bytes in the file.
+const (
+	costText  = 16
+	costLine  = 16 + 64 // as read, and as a frame
+	costEntry = 96      // of a map
+	costSite  = 512
+	maxText   = 4 << 10 // longer ones are cut: no path has more
+	maxLooks  = 1 << 28 // half a million stacks of 500 frames
+)
+
+// take counts memory.
+func (f *file) take(bytes int64) error {
+	if f.left -= bytes; f.left < 0 {
+		return errors.New("reading it would take too much memory")
+	}
+	return nil
 }
 
 // field is one field of a message: a number, or bytes.
@@ -73,40 +93,53 @@ func fields(message []byte, each func(field) error) error {
 	return nil
 }
 
-// numbers are those of a repeated field, packed or one by one.
-func (f field) numbers(list []uint64) []uint64 {
+// numbers calls each with those of a repeated field, packed or one by one.
+func (f field) numbers(each func(uint64) error) error {
 	if f.bytes == nil {
-		return append(list, f.value)
+		return each(f.value)
 	}
 	for b := f.bytes; len(b) > 0; {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
 			break
 		}
-		list, b = append(list, v), b[n:]
+		if err := each(v); err != nil {
+			return err
+		}
+		b = b[n:]
 	}
-	return list
+	return nil
 }
 
-func decode(data []byte) (*file, error) {
-	f := &file{raw: map[uint64][][2]uint64{}, functions: map[uint64]function{}, locations: map[uint64][]Frame{}}
+// pair are fields 1 and 2 of a message, which are numbers.
+func pair(message []byte) (p [2]uint64, err error) {
+	err = fields(message, func(x field) error {
+		if x.number == 1 || x.number == 2 {
+			p[x.number-1] = x.value
+		}
+		return nil
+	})
+	return p, err
+}
+
+// decode reads all but the samples, which may stand before the names that they mean, and may be many.
+func decode(data []byte, memory int64) (*file, error) {
+	f := &file{raw: map[uint64][][2]uint64{}, functions: map[uint64]function{}, locations: map[uint64][]frame{},
+		left: memory, looks: maxLooks}
 	err := fields(data, func(part field) error {
 		switch part.number {
 		case 1:
-			return fields(part.bytes, func(x field) error {
-				if x.number == 1 {
-					f.types = append(f.types, x.value)
-				}
-				return nil
-			})
-		case 2:
-			return f.sample(part.bytes)
+			p, err := pair(part.bytes)
+			f.types = append(f.types, p[0])
+			return errors.Join(err, f.take(costText))
 		case 4:
 			return f.location(part.bytes)
 		case 5:
 			return f.function(part.bytes)
 		case 6:
-			f.texts = append(f.texts, string(part.bytes))
+			text := part.bytes[:min(len(part.bytes), maxText)]
+			f.texts = append(f.texts, string(text))
+			return f.take(costText + int64(len(text)))
 		}
 		return nil
 	})
@@ -116,37 +149,47 @@ func decode(data []byte) (*file, error) {
 	for id, lines := range f.raw {
 		for _, line := range lines {
 			of := f.functions[line[0]]
-			f.locations[id] = append(f.locations[id], Frame{f.text(of.name), f.text(of.file), int64(line[1])})
+			path := f.text(of.file)
+			f.locations[id] = append(f.locations[id],
+				frame{Frame{f.text(of.name), path, int64(line[1])}, installed(path)})
 		}
 	}
 	return f, nil
 }
 
-func (f *file) sample(message []byte) error {
-	var s sample
-	err := fields(message, func(x field) error {
+// sample is what a sample says, but for its stack.
+type sample struct {
+	values       []int64
+	device, kind string
+}
+
+// maxValues are kept of a sample: JAX's have two.
+const maxValues = 16
+
+// sample reads one into s.
+func (f *file) sample(message []byte, s *sample) error {
+	*s = sample{values: s.values[:0]}
+	return fields(message, func(x field) error {
 		switch x.number {
-		case 1:
-			s.locations = x.numbers(s.locations)
 		case 2:
-			for _, v := range x.numbers(nil) {
-				s.values = append(s.values, int64(v))
-			}
-		case 3:
-			var label [2]uint64
-			err := fields(x.bytes, func(y field) error {
-				if y.number == 1 || y.number == 2 {
-					label[y.number-1] = y.value
+			return x.numbers(func(v uint64) error {
+				if len(s.values) < maxValues {
+					s.values = append(s.values, int64(v))
 				}
 				return nil
 			})
-			s.labels = append(s.labels, label)
+		case 3:
+			label, err := pair(x.bytes)
+			switch f.text(label[0]) {
+			case "device":
+				s.device = f.text(label[1])
+			case "kind":
+				s.kind = f.text(label[1])
+			}
 			return err
 		}
 		return nil
 	})
-	f.samples = append(f.samples, s)
-	return err
 }
 
 func (f *file) location(message []byte) error {
@@ -157,20 +200,14 @@ func (f *file) location(message []byte) error {
 		case 1:
 			id = x.value
 		case 4:
-			var line [2]uint64
-			err := fields(x.bytes, func(y field) error {
-				if y.number == 1 || y.number == 2 {
-					line[y.number-1] = y.value
-				}
-				return nil
-			})
+			line, err := pair(x.bytes)
 			lines = append(lines, line)
-			return err
+			return errors.Join(err, f.take(costLine))
 		}
 		return nil
 	})
 	f.raw[id] = lines
-	return err
+	return errors.Join(err, f.take(costEntry))
 }
 
 func (f *file) function(message []byte) error {
@@ -188,7 +225,7 @@ func (f *file) function(message []byte) error {
 		return nil
 	})
 	f.functions[id] = made
-	return err
+	return errors.Join(err, f.take(costEntry))
 }
 
 func (f *file) text(number uint64) string {
@@ -200,7 +237,7 @@ func (f *file) text(number uint64) string {
 
 // value is the place of a kind of value in each sample, -1 for none.
 func (f *file) value(name string) int {
-	for i, number := range f.types {
+	for i, number := range f.types[:min(len(f.types), maxValues)] {
 		if f.text(number) == name {
 			return i
 		}
@@ -209,17 +246,8 @@ func (f *file) value(name string) int {
 }
 
 func (f *file) values() (names []string) {
-	for _, number := range f.types {
+	for _, number := range f.types[:min(len(f.types), maxValues)] {
 		names = append(names, f.text(number))
 	}
 	return names
-}
-
-func (f *file) label(s sample, key string) string {
-	for _, label := range s.labels {
-		if f.text(label[0]) == key {
-			return f.text(label[1])
-		}
-	}
-	return ""
 }

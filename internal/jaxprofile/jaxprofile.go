@@ -10,13 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 )
 
 // maxBytes bounds a profile, unpacked. JAX folds buffers of the same stack into one sample of some hundred bytes, so
 // this is a program with 500,000 places that allocate.
-const maxBytes = 128 << 20
+const maxBytes int64 = 128 << 20
+
+// maxMade bounds what is made of a profile, in bytes of memory: its parts may be much smaller in the file.
+const maxMade int64 = 256 << 20
 
 // ErrOther says that a file is something else.
 var ErrOther = errors.New("no memory profile of JAX")
@@ -68,8 +72,8 @@ func Is(r io.Reader) bool {
 	return err == nil && head[0] == 1<<3|2 && head[1] <= 20 && head[2] == 1<<3
 }
 
-// Read reads a profile.
-func Read(r io.Reader) (*Profile, error) {
+// Read reads a profile, and takes about so many bytes of memory at most.
+func Read(r io.Reader, memory int64) (*Profile, error) {
 	in := bufio.NewReader(r)
 	var from io.Reader = in
 	if packed, err := in.Peek(2); err == nil && packed[0] == 0x1f && packed[1] == 0x8b {
@@ -79,73 +83,106 @@ func Read(r io.Reader) (*Profile, error) {
 		}
 		from = z
 	}
-	data, err := io.ReadAll(io.LimitReader(from, maxBytes+1))
+	most := min(maxBytes, memory/2) // a slice that grows is there twice
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	if len(data) > maxBytes {
-		return nil, fmt.Errorf("it has more than %d MiB", maxBytes>>20)
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("it has more than %d MiB", most>>20)
 	}
-	f, err := decode(data)
+	f, err := decode(data, min(maxMade, memory-int64(len(data))))
 	if err != nil {
 		return nil, err
 	}
-	return f.profile()
+	return f.profile(data)
 }
 
+// sums are devices by name, with their sites by line.
+type sums map[string]map[Frame]*Site
+
 // profile sums up samples by device and line.
-func (f *file) profile() (*Profile, error) {
+func (f *file) profile(data []byte) (*Profile, error) {
 	count, space := f.value("allocations"), f.value("space")
 	if count < 0 || space < 0 {
 		return nil, fmt.Errorf("%w: its values are %q", ErrOther, f.values())
 	}
 	p := &Profile{Devices: []Device{}}
-	devices := map[string]map[Frame]*Site{}
-	for _, s := range f.samples {
-		if count >= len(s.values) || space >= len(s.values) {
-			continue
+	devices := sums{}
+	var s sample
+	err := fields(data, func(part field) error {
+		if part.number != 2 {
+			return nil
 		}
-		device, kind := f.label(s, "device"), f.label(s, "kind")
-		if kind == "executable" {
-			p.Executables += s.values[count]
-			continue
+		if err := f.sample(part.bytes, &s); err != nil || len(s.values) <= max(count, space) {
+			return err
 		}
-		sites := devices[device]
-		if sites == nil {
-			sites = map[Frame]*Site{}
-			devices[device] = sites
+		if s.kind == "executable" {
+			return add(&p.Executables, s.values[count])
 		}
-		own, callers := f.stack(s)
-		site := sites[own]
-		if site == nil {
-			site = &Site{Frame: own}
-			sites[own] = site
-		}
-		site.Bytes += s.values[space]
-		site.Buffers += s.values[count]
-		if s.values[space] >= site.largest {
-			site.largest, site.Callers = s.values[space], callers
-		}
+		return f.add(devices, part.bytes, s.device, s.values[count], s.values[space])
+	})
+	if err != nil {
+		return nil, err
 	}
 	for name, sites := range devices {
-		p.Devices = append(p.Devices, device(name, sites))
+		d, err := device(name, sites)
+		if err != nil {
+			return nil, err
+		}
+		p.Devices = append(p.Devices, d)
 	}
 	slices.SortFunc(p.Devices, func(a, b Device) int { return cmp.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
-func device(name string, sites map[Frame]*Site) Device {
+// add counts a sample.
+func (f *file) add(devices sums, message []byte, device string, count, space int64) error {
+	own, callers, err := f.stack(message)
+	if err != nil {
+		return err
+	}
+	sites := devices[device]
+	if sites == nil {
+		sites = map[Frame]*Site{}
+		devices[device] = sites
+	}
+	site := sites[own]
+	if site == nil {
+		if err := f.take(costSite); err != nil {
+			return err
+		}
+		site = &Site{Frame: own}
+		sites[own] = site
+	}
+	if space >= site.largest {
+		site.largest, site.Callers = space, callers
+	}
+	return errors.Join(add(&site.Bytes, space), add(&site.Buffers, count))
+}
+
+// add adds what is live to a sum. There is no less than nothing of it, and no more than a number can say.
+func add(sum *int64, v int64) error {
+	if v < 0 || *sum > math.MaxInt64-v {
+		return fmt.Errorf("%w: %d and %d of what is live", ErrOther, *sum, v)
+	}
+	*sum += v
+	return nil
+}
+
+func device(name string, sites map[Frame]*Site) (Device, error) {
 	d := Device{Name: cmp.Or(name, "no device"), Sites: []Site{}}
 	for _, s := range sites {
-		d.Bytes += s.Bytes
-		d.Buffers += s.Buffers
+		if err := errors.Join(add(&d.Bytes, s.Bytes), add(&d.Buffers, s.Buffers)); err != nil {
+			return d, err
+		}
 		d.Sites = append(d.Sites, *s)
 	}
 	slices.SortFunc(d.Sites, func(a, b Site) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Function, b.Function))
 	})
-	return d
+	return d, nil
 }
 
 // maxCallers are shown of a stack: the program's own functions nest less deep as a rule.
@@ -153,26 +190,37 @@ const maxCallers = 8
 
 // stack gives the program's own line that a sample belongs to, and those that called it. Where a stack has none, it is
 // the innermost line of all.
-func (f *file) stack(s sample) (own Frame, callers []Frame) {
-	found := false
-	for i, id := range s.locations {
-		for _, frame := range f.locations[id] {
+func (f *file) stack(message []byte) (own Frame, callers []Frame, err error) {
+	found, first := false, true
+	look := func(id uint64) error {
+		for _, x := range f.locations[id] {
+			if f.looks--; f.looks < 0 {
+				return fmt.Errorf("its stacks have more than %d frames", maxLooks)
+			}
 			switch {
-			case installed(frame.File):
-				if i == 0 && own == (Frame{}) {
-					own = frame
+			case x.installed:
+				if first && own == (Frame{}) {
+					own = x.Frame
 				}
 			case !found:
-				own, found = frame, true
-			case len(callers) < maxCallers && frame != own:
-				callers = append(callers, frame)
+				own, found = x.Frame, true
+			case len(callers) < maxCallers && x.Frame != own:
+				callers = append(callers, x.Frame)
 			}
 		}
+		first = false
+		return nil
 	}
+	err = fields(message, func(x field) error {
+		if x.number == 1 {
+			return x.numbers(look)
+		}
+		return nil
+	})
 	if own == (Frame{}) {
 		own.Function = "unknown"
 	}
-	return own, callers
+	return own, callers, err
 }
 
 // installed says that a file belongs to Python or a library.

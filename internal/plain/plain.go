@@ -7,6 +7,8 @@ package plain
 import (
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,6 +30,24 @@ func Line(s string) string { return show(s, "") }
 
 // Text is Line for a text that may have lines and tabs.
 func Text(s string) string { return show(s, "\n\t") }
+
+var noXML = strings.NewReplacer("\ufffe", "\ufffd", "\uffff", "\ufffd")
+
+// XML is Text for a document: XML has no place for most control characters, nor for U+FFFE and U+FFFF. Its own
+// characters are not escaped.
+func XML(s string) string { return noXML.Replace(Text(s)) }
+
+// Fprintf is fmt.Fprintf for prose. An argument that is a text or an error is one line there: a name of somebody else's
+// forges no lines. Those of the format are ours.
+func Fprintf(w io.Writer, format string, args ...any) (int, error) {
+	args = slices.Clone(args)
+	for i, x := range args {
+		if _, failed := x.(error); failed || reflect.ValueOf(x).Kind() == reflect.String {
+			args[i] = Line(fmt.Sprint(x))
+		}
+	}
+	return fmt.Fprintf(w, format, args...)
+}
 
 func show(s, keep string) string {
 	bad := func(r rune) bool { return r == utf8.RuneError || Steers(r) && !strings.ContainsRune(keep, r) }

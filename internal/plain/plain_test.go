@@ -2,6 +2,7 @@ package plain
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -73,4 +74,16 @@ func FuzzText(f *testing.F) {
 		f.Add(in)
 	}
 	f.Fuzz(check)
+}
+
+// Names in prose are one line each; the format's own lines stay, and so does what is no text.
+func TestFprintf(t *testing.T) {
+	type named string
+	var b strings.Builder
+	_, err := Fprintf(&b, "%s:\n  %v %5d %v %v\n", "x\n  growth      healthy", named("d\r\nhealthy"), 7,
+		errors.New("a\tb\x1b"), nil)
+	want := "x\\n  growth      healthy:\n  d\\r\\nhealthy     7 a\\tb\\x1b <nil>\n"
+	if b.String() != want || err != nil {
+		t.Errorf("%q, %v", b.String(), err)
+	}
 }

@@ -163,8 +163,9 @@ const page = 2 << 20
 // suffices. Success is assumed monotonic in size; rare orders of splitting are exceptions, which cost the search some
 // precision and nothing else.
 func (p *program) needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
-	s.Recorded = false // what PyTorch gives back on a smaller device was not recorded
-	low, high := unlimited.PeakRequested/page, (unlimited.PeakReserved+page-1)/page
+	s.Recorded = false                          // what PyTorch gives back on a smaller device was not recorded
+	low := max(unlimited.PeakRequested/page, 1) // none would be no limit
+	high := max((unlimited.PeakReserved+page-1)/page, 1)
 	for low < high {
 		mid := (low + high) / 2
 		r, err := p.run(ctx, t, s, mid*page, 1)

@@ -161,6 +161,11 @@ func TestAdvise(t *testing.T) {
 				trial.PeakReserved)
 		}
 	}
+	tiny := &snapshot.Trace{} // less than a page: a device of none would be one without a bound
+	tiny.Events.Add(take(1, 512), give(1))
+	if a, err := Advise(t.Context(), tiny, "", Unlimited); err != nil || a.Base.Needs != page {
+		t.Errorf("%+v, %v", a, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Advise(ctx, tr, "", Unlimited); err == nil {

@@ -136,7 +136,7 @@ func (d *Dir) Put(from *Dir, file, name string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return from.fail("sync", file, err)
 	}
-	if !fs.ValidPath(name) || name == "." {
+	if !below(name) {
 		return d.fail("write", name, fmt.Errorf("%w: no name below a directory", ErrRefused))
 	}
 	dirs, err := d.chain(path.Dir(name))

@@ -303,10 +303,20 @@ func (d *Dir) fail(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: filepath.Join(d.path, filepath.FromSlash(name)), Err: err}
 }
 
+// below says that a name is one of something below a directory. It need not be UTF-8: a user's file may have any name.
+func below(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return true
+}
+
 // parent opens the directory that holds the last part of a name. No part is a link, "." or "..": the names of a
 // descriptor's own directory, one after the other, cannot leave it.
 func (d *Dir) parent(name string) (fd int, base string, done func(), err error) {
-	if !fs.ValidPath(name) || name == "." {
+	if !below(name) {
 		return -1, "", nil, fmt.Errorf("%w: no name below a directory", ErrRefused)
 	}
 	parts := strings.Split(name, "/")

@@ -349,3 +349,24 @@ func TestPathsOfProc(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A user's file is written whatever bytes its name has; and what is none is not waited for.
+func TestNamesOfUsers(t *testing.T) {
+	dir := t.TempDir()
+	d, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.MakeText("b\xff\xfe.py", []byte("x")); err != nil {
+		t.Error(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := OpenNamed(fifo); err == nil {
+		f.Close()
+		t.Error("a pipe was opened")
+	}
+}

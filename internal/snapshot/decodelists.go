@@ -134,7 +134,8 @@ func (d *decoder) finishDict(items []val) {
 	var host val // the events of pinned host memory
 	for i := 0; i+1 < len(items); i += 2 {
 		if items[i].tag() != tText {
-			continue
+			d.fail("the file's dict has keys that are no text: not a memory snapshot")
+			return
 		}
 		switch v := items[i+1]; items[i].content() {
 		case kSegments:

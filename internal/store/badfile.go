@@ -19,9 +19,37 @@ type BadFile struct {
 // ErrBadFile marks an error that is a file's own: it is no Parquet, or has other columns. Others may pass.
 var ErrBadFile = errors.New("not a file of this table")
 
-// CheckParquet reads a whole file, and gives an ErrBadFile if it can't be read, or has one of the columns with another
-// type, or in another case. Columns that it lacks or has besides are no error.
-func CheckParquet(ctx context.Context, path string, columns []FileColumn, tempDir string) error {
+// Claim is what a file says of itself: that it has so many rows, all different by their key, and that each finds one
+// partner in a join.
+type Claim struct {
+	Rows      int64
+	Key, Join string // in SQL
+}
+
+// checkClaim gives an ErrBadFile if a claim is not true. No claim is.
+func (c *conn) checkClaim(path string, k *Claim) error {
+	if k == nil {
+		return nil
+	}
+	for what, sql := range map[string]string{
+		"rows":                       "FROM " + plainFile(path),
+		"of the rows that it claims": "FROM " + plainFile(path) + " " + k.Join,
+		"different rows":             "FROM (SELECT DISTINCT " + k.Key + " FROM " + plainFile(path) + ")",
+	} {
+		n, err := c.one("SELECT count(*) " + sql)
+		if err != nil {
+			return badFile(path, err)
+		}
+		if n[0] != k.Rows {
+			return fmt.Errorf("%w: %s: it has %v %s, and says that it holds %d", ErrBadFile, path, n[0], what, k.Rows)
+		}
+	}
+	return nil
+}
+
+// CheckParquet reads a whole file, and gives an ErrBadFile if it can't be read, has one of the columns with another
+// type, or in another case, or is not what it claims. Columns that it lacks or has besides are no error.
+func CheckParquet(ctx context.Context, path string, columns []FileColumn, claim *Claim, tempDir string) error {
 	own, err := newScratch(tempDir)
 	if err != nil {
 		return err
@@ -37,6 +65,9 @@ func CheckParquet(ctx context.Context, path string, columns []FileColumn, tempDi
 		err := c.checkColumns(path, columns)
 		if err == nil {
 			err = badFile(path, c.exec("SELECT count(hash(COLUMNS(*))) FROM "+plainFile(path)))
+		}
+		if err == nil {
+			err = c.checkClaim(path, claim)
 		}
 		return err
 	})

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	duck "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
 )
@@ -39,7 +41,10 @@ func catalogOf(c *conn) (items []item, err error) {
 		err := c.all("SELECT "+q[1]+" WHERE database_name <> 'system' AND database_name <> 'temp'", func(v []any) {
 			x := item{kind: q[0], name: fmt.Sprint(v[0])}
 			if len(v) > 1 {
-				x.name, x.text = fmt.Sprintf("%v.%v", v[0], v[1]), withoutValues(fmt.Sprint(v[2:]...))
+				x.name, x.text = fmt.Sprintf("%v.%v", v[0], v[1]), fmt.Sprint(v[2:]...)
+			}
+			if !strings.Contains(x.text, "\x00") { // which would end an alias before its end
+				x.text = withoutValues(x.text)
 			}
 			if x != (item{"schema", "main", ""}) { // every file has it
 				items = append(items, x)
@@ -49,10 +54,43 @@ func catalogOf(c *conn) (items []item, err error) {
 			return nil, fmt.Errorf("list the catalog: %w", err)
 		}
 	}
+	for _, x := range items { // the loop is over those that were there before it
+		if x.kind == "table" {
+			items = append(items, c.oddColumns(x.name)...)
+		}
+	}
 	slices.SortFunc(items, func(a, b item) int {
 		return strings.Compare(a.kind+a.name+a.text, b.kind+b.name+b.text)
 	})
 	return items, nil
+}
+
+// columnTypes are those of our columns. DuckDB writes only their names into SQL, and the values of enums in quotes.
+var columnTypes = []duck.Type{
+	duck.TypeBoolean, duck.TypeUSmallInt, duck.TypeInteger, duck.TypeUInteger, duck.TypeBigInt, duck.TypeUBigInt,
+	duck.TypeDouble, duck.TypeTimestamp, duck.TypeVarchar, duck.TypeEnum,
+}
+
+// oddColumns has an item for each column of a table whose type is none of ours. A type may have an alias. That is any
+// text, which DuckDB writes into a table's SQL as it is: what looks like columns there may be a part of it. A table's
+// description has the types themselves, and binds no expression.
+func (c *conn) oddColumns(table string) (odd []item) {
+	schema, name, _ := strings.Cut(table, ".")
+	var about duck.TableDescription
+	defer duck.TableDescriptionDestroy(&about)
+	if duck.TableDescriptionCreate(c.c, schema, name, &about) == duck.StateError {
+		return []item{{"table", table, duck.TableDescriptionError(about)}}
+	}
+	for i := range duck.TableDescriptionGetColumnCount(about) {
+		t := duck.TableDescriptionGetColumnType(about, i)
+		alias := duck.LogicalTypeGetAlias(t)
+		if id := duck.GetTypeId(t); alias != "" || !slices.Contains(columnTypes, id) {
+			column := table + "." + duck.TableDescriptionGetColumnName(about, i)
+			odd = append(odd, item{"column", column, fmt.Sprint(id, alias)})
+		}
+		duck.DestroyLogicalType(&t)
+	}
+	return odd
 }
 
 // withoutValues writes VARCHAR for each list of values in a type (ENUM('a', 'b')): a snapshot's are its own.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	duck "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
@@ -130,6 +132,47 @@ func TestForeignCatalogs(t *testing.T) {
 		}
 		if left, err := os.ReadDir(watched); err != nil || len(left) != 1 {
 			t.Errorf("%s left %v, %v", sql, left, err)
+		}
+	}
+}
+
+// An alias of a type is written into a table's SQL as it is, so it can pass for columns with their types: the text is
+// then that of our table, though types are others, or a generated column is bound.
+func TestAliasesOfTypes(t *testing.T) {
+	const begin = `TIMESTAMP NOT NULL, pid INTEGER, rank INTEGER, "name" ENUM('`
+	const end = `') NOT NULL, "text" VARCHAR NOT NULL, a BIGINT, b BIGINT, batch BIGINT`
+	const two = `BIGINT, batch BIGINT`
+	named := func(alias string) string { return `"` + strings.ReplaceAll(alias, `"`, `""`) + `"` }
+	for what, sql := range map[string]string{
+		"generated": "CREATE OR REPLACE TABLE store.events (ts " + named(begin) + ", pid INTEGER, rank INTEGER, " +
+			"name VARCHAR, text VARCHAR, s VARCHAR, a BIGINT GENERATED ALWAYS AS (b + 666), b BIGINT, batch BIGINT, " +
+			"zz " + named(end) + ")",
+		"type": "ALTER TABLE store.events DROP batch; ALTER TABLE store.events ALTER b TYPE " + named(two),
+	} {
+		db := open(t, Options{})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err := onFile(Options{Path: db.o.Path, TempDir: t.TempDir()}.withDefaults(), func(c *conn) error {
+			types := map[string]duck.Type{begin: duck.TypeTimestamp, end: duck.TypeBigInt, two: duck.TypeVarchar}
+			for alias, id := range types {
+				l := duck.CreateLogicalType(id)
+				defer duck.DestroyLogicalType(&l)
+				duck.LogicalTypeSetAlias(l, alias)
+				if duck.RegisterLogicalType(c.c, l, duck.CreateTypeInfo{}) == duck.StateError {
+					t.Errorf("%q can't be registered", alias)
+				}
+			}
+			return c.exec(sql)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if db, err := Open(t.Context(), Options{Path: db.o.Path, ReadOnly: true}); !errors.Is(err, ErrEdited) {
+			t.Errorf("%s: %v", what, err)
+			if err == nil {
+				db.Close()
+			}
 		}
 	}
 }

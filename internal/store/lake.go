@@ -10,8 +10,12 @@ import (
 	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
-// MergeSource is a Parquet file and which of its rows to take, in SQL; "": all.
-type MergeSource struct{ Path, Where string }
+// MergeSource is a Parquet file.
+type MergeSource struct {
+	Path  string
+	Where string // which of its rows to take, in SQL; "": all
+	Claim *Claim // which must be true, or nil
+}
 
 // Merge makes one Parquet file of several.
 type Merge struct {
@@ -34,7 +38,15 @@ func (m Merge) Spill() int64 { return m.MemoryLimit * spillRoom }
 // MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. After an error
 // CheckParquet tells which of the files it is about. The file is not synced.
 func MergeParquet(ctx context.Context, m Merge) error {
-	if err := copyTo(ctx, m.sql(), m.To, m.TempDir, m.MemoryLimit); err != nil {
+	check := func(c *conn) error {
+		for _, f := range m.From {
+			if err := c.checkClaim(f.Path, f.Claim); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := copyTo(ctx, check, m.sql(), m.To, m.TempDir, m.MemoryLimit); err != nil {
 		return fmt.Errorf("merge Parquet: %w", err)
 	}
 	return nil
@@ -42,7 +54,8 @@ func MergeParquet(ctx context.Context, m Merge) error {
 
 // WriteParquet writes the rows of a statement of ours, that of a benchmark, say.
 func WriteParquet(ctx context.Context, sql, to string, rowGroup int, tempDir string) error {
-	if err := copyTo(ctx, copySQL(sql, to, rowGroup), to, tempDir, defaultMemory); err != nil {
+	sound := func(*conn) error { return nil }
+	if err := copyTo(ctx, sound, copySQL(sql, to, rowGroup), to, tempDir, defaultMemory); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
 	return nil
@@ -53,8 +66,8 @@ func copySQL(sql, to string, rowGroup int) string {
 		itoa(int64(rowGroup)) + ")"
 }
 
-// copyTo runs a COPY in a database of its own.
-func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
+// copyTo runs a COPY in a database of its own, if check finds nothing against it.
+func copyTo(ctx context.Context, check func(*conn) error, sql, to, tempDir string, memory int64) error {
 	own, err := newScratch(tempDir)
 	if err != nil {
 		return err
@@ -66,7 +79,12 @@ func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
 		return err
 	}
 	defer duck.Close(&e.db)
-	err = withOne(ctx, e, func(c *conn) error { return c.exec(sql) })
+	err = withOne(ctx, e, func(c *conn) error {
+		if err := check(c); err != nil {
+			return err
+		}
+		return c.exec(sql)
+	})
 	if err != nil {
 		_ = rootdir.Remove(to)
 	}

@@ -73,7 +73,7 @@ func (a *commands) advise(ctx context.Context, o adviseOptions) error {
 			return fmt.Errorf("advise: %w", err)
 		}
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, r)
@@ -169,9 +169,9 @@ func writeYAML(path string, r *advised) error {
 
 func writeAdvice(w io.Writer, r *advised, output string) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "advice for %s", r.About)
+	plain.Fprintf(&b, "advice for %s", r.About)
 	if r.Steps != nil {
-		fmt.Fprintf(&b, ", from %s", doc.Plural(int(*r.Steps), "step"))
+		plain.Fprintf(&b, ", from %s", doc.Plural(int(*r.Steps), "step"))
 	}
 	b.WriteString("\n")
 	if len(r.Advice) == 0 {
@@ -184,10 +184,10 @@ func writeAdvice(w io.Writer, r *advised, output string) error {
 		b.WriteString("\nNot judged, or nothing to gain:\n")
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "  %s\n", n)
+		plain.Fprintf(&b, "  %s\n", n)
 	}
 	if output != "" {
-		fmt.Fprintf(&b, "\nValues for this machine are in %s.\n", output)
+		plain.Fprintf(&b, "\nValues for this machine are in %s.\n", output)
 	}
 	_, err := plain.NewWriter(w).Write(b.Bytes())
 	return err
@@ -203,7 +203,7 @@ func one(b *bytes.Buffer, number int, a *advise.Advice) {
 	} else if a.Known == advise.Measured {
 		saves = "see why"
 	}
-	fmt.Fprintf(b, "\n%d  %s: %s   [%s]\n", number, a.Setting, a.Change, a.Memory)
+	plain.Fprintf(b, "\n%d  %s: %s   [%s]\n", number, a.Setting, a.Change, a.Memory)
 	lines := [][2]string{{"saves", saves}, {"why", a.Evidence}, {"sure", a.Sure}, {"costs", a.Costs}}
 	if a.Set.Plain == a.Set.Lightning && a.Set.Plain == a.Set.HuggingFace {
 		lines = append(lines, [2]string{"set", a.Set.Plain})
@@ -213,7 +213,7 @@ func one(b *bytes.Buffer, number int, a *advise.Advice) {
 	}
 	for _, l := range lines {
 		if strings.TrimSpace(l[1]) != "" {
-			fmt.Fprintf(b, "   %-10s %s\n", l[0], l[1])
+			plain.Fprintf(b, "   %-10s %s\n", l[0], l[1])
 		}
 	}
 }

@@ -92,12 +92,12 @@ func (r *answer) head(b *bytes.Buffer) {
 	if name == "-m" {
 		name = r.script[1]
 	}
-	fmt.Fprintf(b, "%s: %s of training seen, torch %s", name, doc.Plural(p.Steps, "step"), p.Torch)
+	plain.Fprintf(b, "%s: %s of training seen, torch %s", name, doc.Plural(p.Steps, "step"), p.Torch)
 	if p.Batch > 0 {
-		fmt.Fprintf(b, ", batch size %d (%s)", p.Batch, p.BatchWhere)
+		plain.Fprintf(b, ", batch size %d (%s)", p.Batch, p.BatchWhere)
 	}
 	if d := r.question.Device; d.Total > 0 {
-		fmt.Fprintf(b, "; %s has %s", d.Name, units.Bytes(d.Total))
+		plain.Fprintf(b, "; %s has %s", d.Name, units.Bytes(d.Total))
 	}
 	b.WriteString("\n")
 	switch {
@@ -116,21 +116,21 @@ func (r *answer) head(b *bytes.Buffer) {
 // fills says what holds the memory of the first case.
 func (r *answer) fills(b *bytes.Buffer) {
 	c := &r.cases[0]
-	fmt.Fprintf(b, "\nWhat fills it (%s; PyTorch reserves %s, of which %s are in use at the peak, in step "+
+	plain.Fprintf(b, "\nWhat fills it (%s; PyTorch reserves %s, of which %s are in use at the peak, in step "+
 		"%d):\n", c.Precision,
 		doc.Size(c.Play.PeakReserved), doc.Size(c.Play.PeakRequested), c.Play.Step)
 	for _, h := range held(c) {
-		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(h.Bytes),
+		plain.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(h.Bytes),
 			100*float64(h.Bytes)/float64(c.Play.PeakRequested), h.What)
 	}
 	b.WriteString("by line:\n")
 	for _, l := range c.Play.Lines[:min(maxLines, len(c.Play.Lines))] {
-		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(l.Bytes),
+		plain.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(l.Bytes),
 			100*float64(l.Bytes)/float64(c.Play.PeakRequested), l.Site)
 	}
 	b.WriteString("Not seen on the host:\n")
 	for _, u := range r.unseen() {
-		fmt.Fprintf(b, "  %s: %s to %s (%s)\n", u.What, doc.Size(u.Low), doc.Size(u.High), u.Why)
+		plain.Fprintf(b, "  %s: %s to %s (%s)\n", u.What, doc.Size(u.Low), doc.Size(u.High), u.Why)
 	}
 }
 

@@ -237,7 +237,7 @@ func (a *commands) progress() func(string) {
 }
 
 func (a *commands) showEstimate(r answer) error {
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(r.options.json)}
 	defer out.Discard()
 	var err error
 	if r.options.json {

@@ -64,7 +64,7 @@ func (a *commands) estimateSession(ctx context.Context, o estimateOptions, given
 }
 
 func (a *commands) showTaken(r *takenAnswer, asJSON bool) error {
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(asJSON)}
 	defer out.Discard()
 	var err error
 	if asJSON {
@@ -83,25 +83,25 @@ func (a *commands) showTaken(r *takenAnswer, asJSON bool) error {
 
 func (r *takenAnswer) writeText(w io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "session %s: %s on %s\n", r.Session, doc.Plural(int(r.Steps), "step"), r.On)
+	plain.Fprintf(&b, "session %s: %s on %s\n", r.Session, doc.Plural(int(r.Steps), "step"), r.On)
 	if d := r.Taken.Device; d != nil {
-		fmt.Fprintf(&b, "takes %s of a GPU (%s to %s): PyTorch reserved %s, of which %s were in use at the peak\n",
+		plain.Fprintf(&b, "takes %s of a GPU (%s to %s): PyTorch reserved %s, of which %s were in use at the peak\n",
 			doc.Size(d.Bytes), doc.Size(d.Low), doc.Size(d.High), doc.Size(r.Allocator.High), doc.Size(r.Allocator.Low))
 	} else {
-		fmt.Fprintf(&b, "takes at least %s of a GPU\n", doc.Size(r.Least))
+		plain.Fprintf(&b, "takes at least %s of a GPU\n", doc.Size(r.Least))
 	}
 	if r.DeviceTotal != nil {
 		b.WriteString(r.fit())
 	}
 	b.WriteString("\nWhat fills it:\n")
 	for _, p := range r.Parts {
-		fmt.Fprintf(&b, "  %10s  %s\n", doc.Size(p.Bytes), p.What)
+		plain.Fprintf(&b, "  %10s  %s\n", doc.Size(p.Bytes), p.What)
 	}
 	b.WriteString("Not known from a session:\n")
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "  %s\n", n)
+		plain.Fprintf(&b, "  %s\n", n)
 	}
-	fmt.Fprintf(&b, "Not PyTorch's: CUDA's context and kernels, %s to %s; in the interval\n",
+	plain.Fprintf(&b, "Not PyTorch's: CUDA's context and kernels, %s to %s; in the interval\n",
 		units.Bytes(estimate.ContextLow), units.Bytes(estimate.ContextHigh))
 	_, err := io.Copy(plain.NewWriter(w), &b)
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/replay"
 	"github.com/memgauge/memgauge/internal/sink"
@@ -69,7 +70,7 @@ func (a *commands) allocAdvise(ctx context.Context, o allocAdviseOptions, args [
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = showAdviceJSON(out, t, advice, unknown)
@@ -130,18 +131,18 @@ const worthwhile = 0.01
 // verdict recommends settings, for PyTorch's own allocator and for ours.
 func verdict(advice *replay.Advice) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Requested at the peak: %s. ", doc.Size(advice.Base.PeakRequested))
+	plain.Fprintf(&b, "Requested at the peak: %s. ", doc.Size(advice.Base.PeakRequested))
 	own, ours := bestOf(advice, true), bestOf(advice, false)
 	if own == nil {
 		b.WriteString("No setting of PyTorch's allocator would have saved 1 %.\n")
 	} else {
-		fmt.Fprintf(&b,
+		plain.Fprintf(&b,
 			"Of PyTorch's own settings %s saves most:\n  export PYTORCH_ALLOC_CONF=%s   # %s less (older torch: PYTORCH_CUDA_ALLOC_CONF)\n",
 			own.Conf, own.Conf, doc.Size(advice.Saved(own)))
 	}
 	if ours != nil &&
 		(own == nil || float64(own.PeakReserved-ours.PeakReserved) >= worthwhile*float64(own.PeakReserved)) {
-		fmt.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy,
+		plain.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy,
 			doc.Size(advice.Saved(ours)))
 	}
 	return b.String()

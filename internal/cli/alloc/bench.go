@@ -66,8 +66,9 @@ func (a *commands) allocBench(_ context.Context, o allocBenchOptions) error {
 	if err != nil {
 		return fmt.Errorf("alloc bench: %w", err)
 	}
+	out := a.Answer(o.json)
 	if o.json {
-		return writeBenchJSON(a.Stdout, figures)
+		return writeBenchJSON(out, figures)
 	}
 	l := &doc.Listing{Head: []model.Column{doc.Text("what"), doc.Text("policy"), doc.Number("median"),
 		doc.Number("best")}}
@@ -78,7 +79,7 @@ func (a *commands) allocBench(_ context.Context, o allocBenchOptions) error {
 		}
 		l.Rows = append(l.Rows, []any{f.What, f.Setting, three(f.Value) + unit, three(f.Best) + unit})
 	}
-	return render.Write(a.Stdout, l, render.Table, render.Options{Width: term.TerminalWidth(a.Stdout), NoRows: true,
+	return render.Write(out, l, render.Table, render.Options{Width: term.TerminalWidth(a.Stdout), NoRows: true,
 		Whole: doc.WholeTables})
 }
 

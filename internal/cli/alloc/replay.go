@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/replay"
@@ -143,7 +144,7 @@ func (a *commands) allocReplay(ctx context.Context, o allocReplayOptions, args [
 			return err
 		}
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	show := showReplay
 	if o.json {
@@ -211,7 +212,7 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknow
 	}
 	for _, r := range results {
 		if r.OOM != nil {
-			if _, err := fmt.Fprintf(w, "%s: out of memory at event %s, for %s\n", r.Setting,
+			if _, err := plain.Fprintf(w, "%s: out of memory at event %s, for %s\n", r.Setting,
 				units.Count(int64(r.OOM.Event)), doc.Size(r.OOM.Size)); err != nil {
 				return err
 			}
@@ -244,15 +245,15 @@ func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
 	var b strings.Builder
 	if len(unknown) > 0 {
-		fmt.Fprintf(&b, "Recorded settings that the replay does not know: %s.\n", strings.Join(unknown, ", "))
+		plain.Fprintf(&b, "Recorded settings that the replay does not know: %s.\n", strings.Join(unknown, ", "))
 	}
 	if r != nil && t.Recorded != nil && t.Recorded.Peak < r.PeakRequested {
-		fmt.Fprintf(&b,
+		plain.Fprintf(&b,
 			"The history contradicts itself: the program held %s while %s were reserved. It is not compared.\n",
 			doc.Size(r.PeakRequested), doc.Size(t.Recorded.Peak))
 	}
 	if off, _ := beyond(t, r); off != 0 {
-		fmt.Fprintf(&b,
+		plain.Fprintf(&b,
 			"The replay of the recorded settings is off by %s (%s) from the recorded peak: no difference below that means anything.\n",
 			doc.SignedSize(off), percent(float64(off)/float64(t.Recorded.Peak)))
 	}

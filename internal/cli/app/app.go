@@ -315,6 +315,14 @@ func (a *App) Connect(ctx context.Context) (api.Session, error) {
 // on a terminal.
 func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
 
+// Answer is where a command's answer goes that is either JSON or prose.
+func (a *App) Answer(asJSON bool) io.Writer {
+	if asJSON {
+		return a.Stdout
+	}
+	return a.Text()
+}
+
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
 	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights,

@@ -103,7 +103,7 @@ func (a *commands) showBacktrace(taken []api.Stacks, asJSON bool) error {
 			fmt.Fprintf(a.Stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
 		}
 		if i > 0 {
-			fmt.Fprintln(a.Stdout)
+			fmt.Fprintln(a.Text())
 		}
 		if err := writeProcess(a.Text(), p); err != nil {
 			return fmt.Errorf("backtrace: %w", err)
@@ -127,13 +127,13 @@ func writeProcess(w io.Writer, p api.Stacks) error {
 			native = append(native, t)
 			continue
 		}
-		fmt.Fprintf(w, "\n%s\n", plain.Line(threadHead(t)))
+		plain.Fprintf(w, "\n%s\n", plain.Line(threadHead(t)))
 		if err := writeFrames(w, &t); err != nil {
 			return err
 		}
 	}
 	if p.Left > 0 {
-		fmt.Fprintf(w, "\n… and %d more threads\n", p.Left)
+		plain.Fprintf(w, "\n… and %d more threads\n", p.Left)
 	}
 	return writeNative(w, native, p.Error != nil)
 }
@@ -156,11 +156,11 @@ func writeFrames(w io.Writer, t *api.Thread) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, f := range t.Frames {
 		if t.Cut > 0 && i == t.CutAt {
-			fmt.Fprintf(tab, "  …\t%d more calls\n", t.Cut)
+			plain.Fprintf(tab, "  …\t%d more calls\n", t.Cut)
 		}
-		fmt.Fprintf(tab, "  %d\t%s\t%s:%d\n", t.Depth(i), plain.Line(f.Func), plain.Line(f.File), f.Line)
+		plain.Fprintf(tab, "  %d\t%s\t%s:%d\n", t.Depth(i), plain.Line(f.Func), plain.Line(f.File), f.Line)
 		for _, l := range f.Locals {
-			fmt.Fprintf(tab, "  \t  %s = %s\n", plain.Line(l.Name), plain.Line(l.Value))
+			plain.Fprintf(tab, "  \t  %s = %s\n", plain.Line(l.Name), plain.Line(l.Value))
 		}
 	}
 	return tab.Flush()
@@ -174,7 +174,7 @@ func writeNative(w io.Writer, threads []api.Thread, each bool) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if each {
 		for _, t := range threads {
-			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, plain.Line(t.Comm), t.Kernel)
+			plain.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, plain.Line(t.Comm), t.Kernel)
 		}
 		return tab.Flush()
 	}
@@ -182,9 +182,9 @@ func writeNative(w io.Writer, threads []api.Thread, each bool) error {
 	for _, t := range threads {
 		kinds[t.Kernel]++
 	}
-	fmt.Fprintf(tab, "\nand threads without Python:\n")
+	plain.Fprintf(tab, "\nand threads without Python:\n")
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(tab, "  %d\t%s\n", kinds[k], k)
+		plain.Fprintf(tab, "  %d\t%s\n", kinds[k], k)
 	}
 	return tab.Flush()
 }

@@ -104,7 +104,7 @@ func (p *talk) greet() {
 	if p.target != nil {
 		about = "session " + p.name()
 	}
-	fmt.Fprintf(p.a.Stdout,
+	fmt.Fprintf(p.a.Text(),
 		"memgauge %s, %s. SQL, a command, or >>> code in the trainer; help tells more, Ctrl-D ends.\n", app.Version,
 		about)
 }

@@ -54,7 +54,7 @@ func (a *commands) list(ctx context.Context, o listOptions) error {
 		return fmt.Errorf("list: %w", err)
 	}
 	if o.json {
-		return writeListJSON(a.Stdout, sessions)
+		return writeListJSON(a.Answer(true), sessions)
 	}
 	if len(sessions) == 0 {
 		_, err := fmt.Fprintln(a.Stderr, nothingToList(o.all))

@@ -58,13 +58,16 @@ func (o *TablesOptions) AddFlags(c *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 }
 
+// JSON reports whether the answer is JSON.
+func (o *TablesOptions) JSON() bool { return o.json }
+
 func (a *commands) tables(ctx context.Context, o TablesOptions) error {
 	backend, err := a.catalogue(ctx)
 	if err != nil {
 		return fmt.Errorf("tables: %w", err)
 	}
 	defer backend.Close()
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if err := RunTables(ctx, backend, o, term.TerminalWidth(a.Stdout), out); err != nil {
 		return err

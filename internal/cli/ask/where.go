@@ -18,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
@@ -83,7 +84,7 @@ func (a *commands) bytes(ctx context.Context) (api.Where, error) {
 
 func writePicture(w io.Writer, title string, p picture.Picture, width int) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\n\n", title)
+	plain.Fprintf(&b, "%s\n\n", title)
 	writeHost(&b, p.Host)
 	if len(p.Processes) > 0 {
 		b.WriteByte('\n')
@@ -103,7 +104,7 @@ func writeHost(b *bytes.Buffer, h picture.Host) {
 	if h.LimitKind == "cgroup" {
 		limit = fmt.Sprintf("the %s of cgroup %s", bytesOf(h.Limit), h.Cgroup)
 	}
-	fmt.Fprintf(b, "HOST     %s charged, of %s\n", bytesOf(h.Charged), limit)
+	plain.Fprintf(b, "HOST     %s charged, of %s\n", bytesOf(h.Charged), limit)
 	for _, c := range []struct {
 		name  string
 		bytes *int64
@@ -121,17 +122,17 @@ func writeHost(b *bytes.Buffer, h picture.Host) {
 		{"kernel", h.Classes.Kernel, "thread stacks, slab, sockets in the kernel"},
 	} {
 		if c.bytes == nil {
-			fmt.Fprintf(b, "  %-14s %10s          %s\n", c.name, "?", c.about)
+			plain.Fprintf(b, "  %-14s %10s          %s\n", c.name, "?", c.about)
 			continue
 		}
-		fmt.Fprintf(b, "  %-14s %10s  %s  %s\n", c.name, bytesOf(c.bytes), shareOf(c.bytes, h.Charged), c.about)
+		plain.Fprintf(b, "  %-14s %10s  %s  %s\n", c.name, bytesOf(c.bytes), shareOf(c.bytes, h.Charged), c.about)
 	}
-	fmt.Fprintf(b, "  %-14s %10s  %s\n", "unexplained", bytesOf(h.Unexplained), shareOf(h.Unexplained, h.Charged))
+	plain.Fprintf(b, "  %-14s %10s  %s\n", "unexplained", bytesOf(h.Unexplained), shareOf(h.Unexplained, h.Charged))
 	if h.Classes.Swap != nil && *h.Classes.Swap > 0 {
-		fmt.Fprintf(b, "  swapped out besides: %s\n", bytesOf(h.Classes.Swap))
+		plain.Fprintf(b, "  swapped out besides: %s\n", bytesOf(h.Classes.Swap))
 	}
 	if h.Kernel != nil && h.Kernel.Anonymous >= 0 {
-		fmt.Fprintf(b, "  the kernel counts %s of anonymous memory, the processes add up to %s\n",
+		plain.Fprintf(b, "  the kernel counts %s of anonymous memory, the processes add up to %s\n",
 			units.Bytes(h.Kernel.Anonymous), units.Bytes(h.Kernel.Processes))
 	}
 }
@@ -179,13 +180,13 @@ func writeProcesses(w io.Writer, list []picture.Process, width int) error {
 }
 
 func writeDevice(b *bytes.Buffer, id string, d picture.Device) {
-	fmt.Fprintf(b, "\nGPU %s    %s: %s used of %s\n", id, d.Name, bytesOf(d.Used), bytesOf(d.Total))
+	plain.Fprintf(b, "\nGPU %s    %s: %s used of %s\n", id, d.Name, bytesOf(d.Used), bytesOf(d.Total))
 	for _, c := range []struct {
 		name  string
 		bytes *int64
 	}{{"allocator, live", d.Live}, {"allocator, cached", d.Cached}, {"context and modules", d.Context},
 		{"outside the allocator", d.Outside},
 		{"other processes", d.Others}, {"the driver itself", d.Driver}} {
-		fmt.Fprintf(b, "  %-22s %10s  %s\n", c.name, bytesOf(c.bytes), shareOf(c.bytes, d.Used))
+		plain.Fprintf(b, "  %-22s %10s  %s\n", c.name, bytesOf(c.bytes), shareOf(c.bytes, d.Used))
 	}
 }

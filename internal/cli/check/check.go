@@ -139,11 +139,7 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	to := a.Stdout
-	if o.format == "text" {
-		to = a.Text()
-	}
-	if _, err := to.Write(out.Bytes()); err != nil {
+	if _, err := a.Answer(o.format != "text" && o.format != "github").Write(out.Bytes()); err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	if len(r.findings) > 0 {
@@ -333,7 +329,7 @@ func replace(path string, before, after []byte, named bool) error {
 func (a *commands) explain(name string) error {
 	if strings.EqualFold(name, "all") {
 		for _, r := range check.Rules() {
-			fmt.Fprintf(a.Stdout, "%s  %-8s %s\n", r.ID, r.Severity, r.Name)
+			fmt.Fprintf(a.Text(), "%s  %-8s %s\n", r.ID, r.Severity, r.Name)
 		}
 		return nil
 	}
@@ -342,6 +338,6 @@ func (a *commands) explain(name string) error {
 		return app.Usage(remedy.Add(fmt.Errorf("check: --explain %q: there is no such rule", name),
 			"memgauge check --explain all lists them"))
 	}
-	_, err := fmt.Fprint(a.Stdout, r.Page())
+	_, err := fmt.Fprint(a.Text(), r.Page())
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 // place is where a finding is: path:line:column, with the cell of a notebook.
@@ -25,7 +26,7 @@ func writeText(out *bytes.Buffer, r *result) error {
 			fixable++
 			mark = "[*] "
 		}
-		fmt.Fprintf(out, "%s: %s %s%s\n", f.place(), f.Rule.ID, mark, f.Message)
+		plain.Fprintf(out, "%s: %s %s%s\n", f.place(), f.Rule.ID, mark, f.Message)
 		f.quote(out)
 		if f.Measured != nil {
 			fmt.Fprintf(out, "  measured: %s\n", f.Measured)
@@ -70,5 +71,5 @@ func (m measured) quote(out *bytes.Buffer) {
 		n = max(1, utf8.RuneCountInString(m.Source)-len(before))
 	}
 	gap := strings.Repeat(" ", len(number))
-	fmt.Fprintf(out, "  %s |\n  %s | %s\n  %s | %s%s\n", gap, number, m.Source, gap, blank, strings.Repeat("^", n))
+	plain.Fprintf(out, "  %s |\n  %s | %s\n  %s | %s%s\n", gap, number, m.Source, gap, blank, strings.Repeat("^", n))
 }

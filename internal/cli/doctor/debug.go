@@ -2,11 +2,11 @@ package doctor
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -26,7 +26,7 @@ func (a *commands) debugCommand() *cobra.Command {
 
 // debugRing prints the readable part of a ring before it reports damage, since damaged rings are what it is for.
 func (a *commands) debugRing(path string) error {
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a *commands) debugRing(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := wire.Dump(a.Stdout, f, st.Size()); err != nil {
+	if err := wire.Dump(a.Text(), f, st.Size()); err != nil {
 		return fmt.Errorf("dump %s: %w", path, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/doctor"
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 type doctorOptions struct {
@@ -73,10 +74,10 @@ func (a *commands) doctor(ctx context.Context, o doctorOptions) error {
 func writeDoctor(w io.Writer, r doctor.Report) error {
 	var b bytes.Buffer
 	writeDoctorChecks(&b, r.Checks)
-	fmt.Fprintf(&b, "\nfor a training here: num_workers %d, batch size %d to begin with\n", r.Suggestions.Workers,
+	plain.Fprintf(&b, "\nfor a training here: num_workers %d, batch size %d to begin with\n", r.Suggestions.Workers,
 		r.Suggestions.BatchSize)
 	for _, n := range r.Suggestions.Notes {
-		fmt.Fprintf(&b, "  %s\n", n)
+		plain.Fprintf(&b, "  %s\n", n)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -87,9 +88,9 @@ var marks = map[string]string{doctor.Works: "✔", doctor.Limited: "!", doctor.A
 
 func writeDoctorChecks(b *bytes.Buffer, checks []doctor.Check) {
 	for _, c := range checks {
-		fmt.Fprintf(b, "%s %-8s %-26s %s\n", marks[c.State], c.State, c.Name, c.Found)
+		plain.Fprintf(b, "%s %-8s %-26s %s\n", marks[c.State], c.State, c.Name, c.Found)
 		if c.Hint != "" {
-			fmt.Fprintf(b, "  %-8s %-26s → %s\n", "", "", c.Hint)
+			plain.Fprintf(b, "  %-8s %-26s → %s\n", "", "", c.Hint)
 		}
 	}
 }

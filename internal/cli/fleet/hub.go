@@ -26,6 +26,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
@@ -246,17 +247,17 @@ func (a *commands) greet(h *hub.Hub, o hubOptions) {
 	}
 	addr := net.JoinHostPort(host, port)
 	if o.Insecure {
-		fmt.Fprintf(a.Stdout, "memgauge node --join nats://%s --insecure\n", addr)
+		fmt.Fprintf(a.Text(), "memgauge node --join nats://%s --insecure\n", addr)
 		return
 	}
-	fmt.Fprintf(a.Stdout, "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
+	fmt.Fprintf(a.Text(), "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
 	fmt.Fprintf(a.Stderr, "memgauge: copy that file to the other machine; %s lets people ask from elsewhere\n",
 		hub.AskToken(o.Dir))
 }
 
 // greetExternal is greet where a NATS of the user's decides who comes in.
 func (a *commands) greetExternal(urls string) {
-	fmt.Fprintf(a.Stdout, "memgauge node --join %s --token-file node.creds\n", urls)
+	fmt.Fprintf(a.Text(), "memgauge node --join %s --token-file node.creds\n", urls)
 	fmt.Fprintln(a.Stderr, "memgauge: node.creds stands for credentials of that node (docs/fleet.md)")
 }
 
@@ -315,21 +316,22 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 func (q *question) writeStatus(s hub.Status) error {
 	now, width := time.Now(), term.TerminalWidth(q.Stdout)
 	out := q.Text()
-	fmt.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up, s.Total)
+	plain.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up,
+		s.Total)
 	if s.Keeps {
 		q.writeKept(out, s)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Refused)) {
-		fmt.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
+		plain.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
 	}
 	for _, name := range s.Aside {
-		fmt.Fprintf(out, "set aside in the lake: %s\n", name)
+		plain.Fprintf(out, "set aside in the lake: %s\n", name)
 	}
 	if s.AsideMore > 0 {
-		fmt.Fprintf(out, "set aside in the lake before: %d files\n", s.AsideMore)
+		plain.Fprintf(out, "set aside in the lake before: %d files\n", s.AsideMore)
 	}
 	if s.Left > 0 {
-		fmt.Fprintf(out, "left out: %d entries of the hub's nodes.json that were none\n", s.Left)
+		plain.Fprintf(out, "left out: %d entries of the hub's nodes.json that were none\n", s.Left)
 	}
 	l := &doc.Listing{Head: []model.Column{doc.Text("node"), doc.Text("state"), doc.Text("seen"), doc.Text("jobs"),
 		doc.Number("sessions"), doc.Number("rows kept"), doc.Text("behind"), doc.Text("version")}}
@@ -354,19 +356,19 @@ func (q *question) writeKept(out io.Writer, s hub.Status) {
 	if s.LakeHours > 0 { // it is measured each minute
 		size = fmt.Sprintf("%s in %d hours; ", units.Bytes(s.LakeBytes), s.LakeHours)
 	}
-	fmt.Fprintf(out, "lake %s: %s%s rows since the start, %s came again and were left out\n", s.Lake, size,
+	plain.Fprintf(out, "lake %s: %s%s rows since the start, %s came again and were left out\n", s.Lake, size,
 		units.Count(s.Stored), units.Count(s.Again))
-	fmt.Fprintf(out, "coming in: %.1f rows/s; waiting for the lake: %d frames, %s of %s\n", s.Rate, s.Waiting.Frames,
+	plain.Fprintf(out, "coming in: %.1f rows/s; waiting for the lake: %d frames, %s of %s\n", s.Rate, s.Waiting.Frames,
 		units.Bytes(s.Waiting.Bytes), units.Bytes(s.Room))
 	if s.Room < s.MaxDisk {
-		fmt.Fprintf(out, "the hub's disk has room for %s of frames; what is beyond waits on the nodes\n",
+		plain.Fprintf(out, "the hub's disk has room for %s of frames; what is beyond waits on the nodes\n",
 			units.Bytes(s.Room))
 	}
 	for _, text := range s.Trouble {
-		fmt.Fprintf(out, "rows wait: %s\n", text)
+		plain.Fprintf(out, "rows wait: %s\n", text)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Lost)) {
-		fmt.Fprintf(out, "lost: %s rows at most, %s\n", units.Count(s.Lost[why]), why)
+		plain.Fprintf(out, "lost: %s rows at most, %s\n", units.Count(s.Lost[why]), why)
 	}
 }
 

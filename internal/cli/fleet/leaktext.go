@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/watch"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -22,11 +23,11 @@ const (
 // paragraph says what is wrong with the job, where first, and what to do.
 func (j *job) paragraph() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s.", count(len(j.Each), "rank"), count(j.nodes(), "node"))
+	plain.Fprintf(&b, "%s on %s.", count(len(j.Each), "rank"), count(j.nodes(), "node"))
 	said := map[skew.Unit]bool{}
 	for i, f := range j.Skew.Findings {
 		if i == shownLeaks {
-			fmt.Fprintf(&b, " And %d more differ from their peers (--json lists them).",
+			plain.Fprintf(&b, " And %d more differ from their peers (--json lists them).",
 				len(j.Skew.Findings)-shownLeaks)
 			break
 		}
@@ -40,7 +41,7 @@ func (j *job) paragraph() string {
 	j.unranked(&b)
 	switch {
 	case j.SinceStep != nil:
-		fmt.Fprintf(&b, " It began on %s at step %d.", *j.FirstNode, *j.SinceStep)
+		plain.Fprintf(&b, " It began on %s at step %d.", *j.FirstNode, *j.SinceStep)
 	case len(j.Skew.Findings) == 0 && j.Verdict == detect.Healthy && len(j.Skew.Slopes) > 0:
 		b.WriteString(" No rank leaks, and none differs from its peers at equal steps.")
 	case j.Verdict == detect.Healthy:
@@ -49,7 +50,7 @@ func (j *job) paragraph() string {
 		b.WriteString(" No leak so far, but not every memory can be judged yet: each session's own line says why.")
 	}
 	if len(j.Failed) > 0 {
-		fmt.Fprintf(&b, " Not judged: %s.", someOf(j.Failed))
+		plain.Fprintf(&b, " Not judged: %s.", someOf(j.Failed))
 	}
 	return b.String()
 }
@@ -92,7 +93,7 @@ func (j *job) alike(b *strings.Builder, said map[skew.Unit]bool) {
 	if len(leaking) == len(j.Each) && len(leaking) > 1 {
 		who = "All of them leak"
 	}
-	fmt.Fprintf(b, " %s; rank %d: %s %s since %s %.0f. %s", who, first.Rank, first.leak.Name(), first.leak.PerStep(),
+	plain.Fprintf(b, " %s; rank %d: %s %s since %s %.0f. %s", who, first.Rank, first.leak.Name(), first.leak.PerStep(),
 		first.leak.Unit(), first.leak.Start, cause(first.leak))
 }
 
@@ -109,7 +110,7 @@ func (j *job) unranked(b *strings.Builder) {
 		}
 		told++
 		f := &s.report.Findings[at]
-		fmt.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start,
+		plain.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start,
 			cause(f))
 	}
 }
@@ -142,9 +143,9 @@ func someOf(list []string) string {
 func (q *question) leakText(jobs []*job, list []*judged) error {
 	out := q.Text()
 	for _, j := range jobs {
-		fmt.Fprintf(out, "%s  job %s: %s\n", strings.ToUpper(string(j.Verdict)), j.Job, j.Text)
+		plain.Fprintf(out, "%s  job %s: %s\n", strings.ToUpper(string(j.Verdict)), j.Job, j.Text)
 		for _, why := range j.Skew.Warnings {
-			fmt.Fprintf(out, "note  not compared: %s\n", why)
+			plain.Fprintf(out, "note  not compared: %s\n", why)
 		}
 		if err := j.table(out); err != nil {
 			return fmt.Errorf("leak: %w", err)
@@ -187,14 +188,14 @@ func (j *job) table(out io.Writer) error {
 		for i, kind := range v.Odd {
 			odd[i] = string(kind)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s", v.Rank, v.Node, v.Verdict, strings.Join(odd, ", "))
+		plain.Fprintf(t, "%d\t%s\t%s\t%s", v.Rank, v.Node, v.Verdict, strings.Join(odd, ", "))
 		if v.Beyond != nil {
-			fmt.Fprintf(t, "\t%s\t%d\t%s\t%.1f", signed(*v.BeyondPace), *v.BeyondSince, signed(*v.Beyond), *v.Z)
+			plain.Fprintf(t, "\t%s\t%d\t%s\t%.1f", signed(*v.BeyondPace), *v.BeyondSince, signed(*v.Beyond), *v.Z)
 		}
 		fmt.Fprintln(t)
 	}
 	if more := len(order) - shownRanks; more > 0 {
-		fmt.Fprintf(t, "and %s more\n", units.Count(int64(more)))
+		plain.Fprintf(t, "and %s more\n", units.Count(int64(more)))
 	}
 	return t.Flush()
 }
@@ -215,7 +216,7 @@ func (q *question) ownVerdicts(out io.Writer, list []*judged) {
 		switch {
 		case s.err != nil:
 			key = "failed"
-			fmt.Fprintf(&a.err, "memgauge: node %s: %v\n", s.Node, s.err)
+			plain.Fprintf(&a.err, "memgauge: node %s: %v\n", s.Node, s.err)
 		case s.report.Verdict != detect.Healthy:
 			fmt.Fprint(&a.out, watch.LeakText(s.report, s.About, s.end))
 			key += a.out.String()
@@ -234,19 +235,19 @@ func (q *question) ownVerdicts(out io.Writer, list []*judged) {
 	for _, key := range order {
 		group := groups[key]
 		if key == string(detect.Healthy) {
-			fmt.Fprintf(out, "%s\nhealthy\n\n", title(group))
+			plain.Fprintf(out, "%s\nhealthy\n\n", title(group))
 			continue
 		}
 		if shown++; shown > shownOwn && key != "failed" {
 			continue
 		}
-		fmt.Fprintf(out, "%s\n%s\n", title(group), group[0].out.String())
+		plain.Fprintf(out, "%s\n%s\n", title(group), group[0].out.String())
 		for _, a := range group {
 			_, _ = q.Stderr.Write(a.err.Bytes())
 		}
 	}
 	if more := shown - shownOwn; more > 0 {
-		fmt.Fprintf(out, "%s with verdicts of their own: node=NAME asks one, --json has all\n",
+		plain.Fprintf(out, "%s with verdicts of their own: node=NAME asks one, --json has all\n",
 			count(more, "more group"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/trino"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -69,7 +70,7 @@ func (a *commands) printStatus(list []lake.Status) error {
 	fmt.Fprintln(w, "JOB\tTABLES\tHOURS\tFILES\tUNMERGED\tSIZE\tFIRST HOUR\tLAST HOUR")
 	const form = "2006-01-02 15:00"
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Job, s.Tables, s.Hours, s.Files, s.Unmerged,
+		plain.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Job, s.Tables, s.Hours, s.Files, s.Unmerged,
 			units.Bytes(s.Bytes), s.First.Format(form), s.Last.Format(form))
 	}
 	if len(list) == 0 {

@@ -100,7 +100,7 @@ func (a *commands) flame(ctx context.Context, o flameOptions) error {
 		return err
 	}
 	if o.json {
-		out := &sink.Spool{To: a.Stdout}
+		out := &sink.Spool{To: a.Answer(o.json)}
 		defer out.Discard()
 		if err := doc.WriteJSON(out, documentStacks(o.at, stacks)); err != nil {
 			return err

@@ -189,12 +189,12 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 	if o.top > 0 && len(lines) > o.top {
 		lines = lines[:o.top]
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, document{SchemaVersion: 1, From: o.from, To: o.to, Lines: lines})
 	} else {
-		err = show(out, a.Stdout, lines)
+		err = show(out, term.TerminalWidth(a.Stdout), lines)
 	}
 	if err == nil {
 		err = out.Commit()
@@ -202,14 +202,14 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 	return err
 }
 
-// show prints the lines as a table; to says how wide the terminal is.
-func show(out, to io.Writer, lines []change) error {
+// show prints the lines as a table, for a terminal of that width.
+func show(out io.Writer, width int, lines []change) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("held"), doc.Text("±"), doc.Text("change"), doc.Number("blocks"),
 		doc.Number("samples"), doc.Text("site"), doc.Text("called")}}
 	for _, c := range lines {
 		l.Rows = append(l.Rows, []any{doc.Size(c.Bytes), doc.Size(c.HalfOf), doc.SignedSize(c.Grown), c.Count,
 			c.Samples, c.Site, c.Called})
 	}
-	return render.Write(out, l, render.Table, render.Options{Width: term.TerminalWidth(to), NoRows: true,
+	return render.Write(out, l, render.Table, render.Options{Width: width, NoRows: true,
 		Spare: []string{"samples", "blocks"}, Whole: doc.WholeTables})
 }

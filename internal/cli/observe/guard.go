@@ -9,6 +9,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/guard"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -73,19 +74,19 @@ func (a *commands) loadPolicy(name string) (*guard.Policy, error) {
 func writePolicy(w io.Writer, p *guard.Policy) error {
 	var b strings.Builder
 	for _, r := range p.Rules {
-		fmt.Fprintf(&b, "%s: %s\n    %s\n", r.Name, r.Condition(), describeActions(r.Do))
+		plain.Fprintf(&b, "%s: %s\n    %s\n", r.Name, r.Condition(), describeActions(r.Do))
 	}
 	for _, list := range p.Clear {
-		fmt.Fprintf(&b, "after each evaluation: clear %s\n", list)
+		plain.Fprintf(&b, "after each evaluation: clear %s\n", list)
 	}
 	for _, c := range p.Cap {
-		fmt.Fprintf(&b, "always: %s keeps its newest %s entries\n", c.List, units.Count(c.Length))
+		plain.Fprintf(&b, "always: %s keeps its newest %s entries\n", c.List, units.Count(c.Length))
 	}
 	if p.OnOOM.Retry {
-		fmt.Fprintf(&b, "out of memory: start again with half the batch, %d times at most\n", p.OnOOM.MaxRetries)
+		plain.Fprintf(&b, "out of memory: start again with half the batch, %d times at most\n", p.OnOOM.MaxRetries)
 	}
 	if keys := p.SettingKeys(); len(keys) > 0 {
-		fmt.Fprintf(&b, "for the script (memgauge.policy()): %s\n", strings.Join(keys, ", "))
+		plain.Fprintf(&b, "for the script (memgauge.policy()): %s\n", strings.Join(keys, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -66,7 +67,7 @@ func (a *commands) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(asJSON)}
 	defer out.Discard()
 	var err error
 	if asJSON {
@@ -82,11 +83,11 @@ func (a *commands) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON 
 
 func (d *diffDoc) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A %s\nB %s\n", d.Files[0], d.Files[1])
+	plain.Fprintf(&b, "A %s\nB %s\n", d.Files[0], d.Files[1])
 	for _, one := range d.Devices {
-		fmt.Fprintf(&b, "\ndevice %d", one.DeviceA)
+		plain.Fprintf(&b, "\ndevice %d", one.DeviceA)
 		if one.DeviceB != one.DeviceA {
-			fmt.Fprintf(&b, " and device %d", one.DeviceB)
+			plain.Fprintf(&b, " and device %d", one.DeviceB)
 		}
 		b.WriteString("\n")
 		deltasText(&b, "peak", one.Peak)
@@ -96,22 +97,22 @@ func (d *diffDoc) Text() string {
 }
 
 func deltasText(b *strings.Builder, moment string, d anatomy.Deltas) {
-	fmt.Fprintf(b, "  %-11s %s in A, %s in B: %s\n", moment, doc.Size(d.Bytes[0]), doc.Size(d.Bytes[1]),
+	plain.Fprintf(b, "  %-11s %s in A, %s in B: %s\n", moment, doc.Size(d.Bytes[0]), doc.Size(d.Bytes[1]),
 		change(d.Bytes[1]-d.Bytes[0]))
 	deltaLines(b, "for", d.Categories)
 	deltaLines(b, "by line", d.Sites)
 	if d.SitesLeft > 0 {
-		fmt.Fprintf(b, "  %21s and %s more\n", "", doc.Plural(d.SitesLeft, "line"))
+		plain.Fprintf(b, "  %21s and %s more\n", "", doc.Plural(d.SitesLeft, "line"))
 	}
 }
 
 func deltaLines(b *strings.Builder, title string, list []anatomy.Delta) {
 	for _, x := range list {
-		fmt.Fprintf(b, "  %-9s %11s  %s: %s in %s before, %s in %s", title, change(x.Changed), x.Name,
+		plain.Fprintf(b, "  %-9s %11s  %s: %s in %s before, %s in %s", title, change(x.Changed), x.Name,
 			doc.Size(x.Bytes[0]),
 			doc.Plural(x.Blocks[0], "block"), doc.Size(x.Bytes[1]), units.Count(int64(x.Blocks[1])))
 		if x.Moved != "" {
-			fmt.Fprintf(b, " (in A %s)", x.Moved)
+			plain.Fprintf(b, " (in A %s)", x.Moved)
 		}
 		b.WriteString("\n")
 		title = ""

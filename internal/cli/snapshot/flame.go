@@ -12,6 +12,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/flame"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/sink"
@@ -94,6 +95,7 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 			"--by stack, or --by segment of the end of one file"))
 	}
 	g := flame.New(fmt.Sprintf("%s, live at %s", filepath.Base(path), o.at))
+	g.Bound(int64(s.memory))
 	g.Compare = o.diff != ""
 	if g.Compare {
 		g.Title = fmt.Sprintf("%s against %s, live at %s", filepath.Base(path), filepath.Base(o.diff), o.at)
@@ -111,6 +113,10 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 	defer out.Discard()
 	if err := write(g, out); err != nil {
 		return fmt.Errorf("snapshot flame: %s: %w", o.output, err)
+	}
+	if g.Cut > 0 {
+		fmt.Fprintf(a.Stderr, "memgauge: %s of those that hold least are cut short: there are too many frames\n",
+			doc.Plural(g.Cut, "stack"))
 	}
 	return out.Commit()
 }

@@ -114,26 +114,36 @@ func one(rows [][]int64, err error) (int64, error) {
 	return rows[0][0], nil
 }
 
-// addCached adds the blocks that were live after an event, by their stacks.
+// addCached is History.Flame, read from the tables.
 func addCached(ctx context.Context, t *snapshotdb.Tables, g *flame.Graph, seq int64, before bool) error {
-	live, err := integers(ctx, t, fmt.Sprintf("SELECT stack_id::BIGINT, requested FROM live_at(%d)", seq))
-	if err != nil {
-		return err
+	live := fmt.Sprintf("(SELECT stack_id, sum(requested) AS bytes, count(*) AS blocks FROM live_at(%d) GROUP BY ALL)",
+		seq)
+	sql := "SELECT stack_id::BIGINT, bytes::BIGINT, blocks, func, file, lineno::BIGINT FROM " + live +
+		" LEFT JOIN frames USING (stack_id) ORDER BY bytes DESC, stack_id, depth"
+	var stack []snapshot.Frame
+	var id, bytes, blocks int64
+	add := func() {
+		if blocks > 0 {
+			g.AddBlocks(anatomy.Told(stack), bytes, int(blocks), before)
+		}
 	}
-	frames := map[int64][]snapshot.Frame{}
-	err = t.Rows(ctx, fmt.Sprintf("SELECT stack_id::BIGINT, func, file, lineno::BIGINT FROM frames "+
-		"WHERE stack_id IN (SELECT stack_id FROM live_at(%d)) ORDER BY stack_id, depth", seq), func(v []any) {
-		id, _ := v[0].(int64)
-		name, _ := v[1].(string)
-		file, _ := v[2].(string)
-		line, _ := v[3].(int64)
-		frames[id] = append(frames[id], snapshot.Frame{File: file, Line: int(line), Name: name})
+	err := t.Rows(ctx, sql, func(v []any) {
+		if next, _ := v[0].(int64); blocks == 0 || next != id {
+			add()
+			id, stack = next, stack[:0]
+		}
+		bytes, _ = v[1].(int64)
+		blocks, _ = v[2].(int64)
+		name, known := v[3].(string)
+		if !known { // a stack without frames
+			return
+		}
+		file, _ := v[4].(string)
+		line, _ := v[5].(int64)
+		stack = append(stack, snapshot.Frame{File: file, Line: int(line), Name: name})
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		add()
 	}
-	for _, r := range live {
-		g.Add(anatomy.Told(frames[r[0]]), r[1], before)
-	}
-	return nil
+	return err
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/jaxprofile"
 	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 )
 
@@ -23,13 +23,12 @@ func isJAX(path string) bool {
 	if path == "-" {
 		return false
 	}
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if err != nil {
 		return false // reading the file later will report the error
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	return err == nil && info.Mode().IsRegular() && jaxprofile.Is(f)
+	return jaxprofile.Is(f)
 }
 
 type jaxDoc struct {
@@ -46,17 +45,17 @@ func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path str
 		return fmt.Errorf("snapshot: %s: %w", path, openError(err))
 	}
 	defer f.Close()
-	p, err := jaxprofile.Read(f)
+	p, err := jaxprofile.Read(f, int64(o.memory))
 	if err != nil {
 		return fmt.Errorf("snapshot: %s: %w", path, err)
 	}
 	told := jaxDoc{SchemaVersion: 1, File: path, Bytes: size, Format: "JAX device memory profile", Profile: p}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, told)
 	} else {
-		_, err = io.WriteString(plain.NewWriter(out), told.text())
+		_, err = io.WriteString(out, told.text())
 	}
 	if err == nil {
 		err = out.Commit()
@@ -69,14 +68,14 @@ func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path str
 
 func (d *jaxDoc) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, %s, %s\n", d.File, d.Format, doc.Size(d.Bytes),
+	plain.Fprintf(&b, "%s: %s, %s, %s, %s\n", d.File, d.Format, doc.Size(d.Bytes),
 		doc.Plural(len(d.Devices), "device"), doc.Plural(int(d.Executables), "compiled program"))
 	for _, device := range d.Devices {
-		fmt.Fprintf(&b, "\n%s: %s in %s, made by\n", device.Name, doc.Size(device.Bytes),
+		plain.Fprintf(&b, "\n%s: %s in %s, made by\n", device.Name, doc.Size(device.Bytes),
 			doc.Plural(int(device.Buffers), "live buffer"))
 		for i, site := range device.Sites {
 			if i == shownSites {
-				fmt.Fprintf(&b, "  …and %s more\n", doc.Plural(len(device.Sites)-i, "line"))
+				plain.Fprintf(&b, "  …and %s more\n", doc.Plural(len(device.Sites)-i, "line"))
 				break
 			}
 			siteText(&b, site, device.Bytes)
@@ -90,9 +89,9 @@ func siteText(b *strings.Builder, s jaxprofile.Site, all int64) {
 	if all > 0 {
 		share = 100 * float64(s.Bytes) / float64(all)
 	}
-	fmt.Fprintf(b, "  %10s  %3.0f %%  %s:%d %s, %s\n", doc.Size(s.Bytes), share, s.File, s.Line, s.Function,
+	plain.Fprintf(b, "  %10s  %3.0f %%  %s:%d %s, %s\n", doc.Size(s.Bytes), share, s.File, s.Line, s.Function,
 		doc.Plural(int(s.Buffers), "buffer"))
 	for _, caller := range s.Callers {
-		fmt.Fprintf(b, "  %10s         from %s:%d %s\n", "", caller.File, caller.Line, caller.Function)
+		plain.Fprintf(b, "  %10s         from %s:%d %s\n", "", caller.File, caller.Line, caller.Function)
 	}
 }

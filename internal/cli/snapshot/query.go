@@ -133,7 +133,7 @@ func (a *commands) snapshotTables(ctx context.Context, s *snapshotOptions, o ask
 		return fmt.Errorf("snapshot tables: %s: %w", path, err)
 	}
 	defer t.Close()
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.JSON())}
 	defer out.Discard()
 	if err := ask.RunTables(ctx, t, o, term.TerminalWidth(a.Stdout), out); err != nil {
 		if len(o.Names) > 0 {

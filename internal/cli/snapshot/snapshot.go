@@ -90,7 +90,7 @@ func (a *commands) snapshot(ctx context.Context, o *snapshotOptions, path string
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, told)

@@ -178,7 +178,7 @@ func (a *commands) snapshotRecord(ctx context.Context, o recordOptions) error {
 			failed = append(failed, p.Error.Unpack())
 			continue
 		}
-		fmt.Fprintf(a.Stdout, "%s: %s\n", p.Process.Label(), says)
+		fmt.Fprintf(a.Text(), "%s: %s\n", p.Process.Label(), says)
 	}
 	if len(failed) > 0 {
 		return remedy.Add(fmt.Errorf("snapshot record: %w", errors.Join(failed...)), recordCan)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -20,17 +21,17 @@ func (d *snapshotDoc) Text() string {
 	if d.Format == snapshot.ProfilerTrace {
 		what = string(d.Format)
 	}
-	fmt.Fprintf(&b, "%s: %s, %s, %s events, %s\n", d.File, what, doc.Size(d.Bytes), units.Count(int64(d.Events)),
+	plain.Fprintf(&b, "%s: %s, %s, %s events, %s\n", d.File, what, doc.Size(d.Bytes), units.Count(int64(d.Events)),
 		doc.Plural(len(d.Devices), "device"))
 	if d.Cut != "" {
-		fmt.Fprintf(&b, "  cut short   %s; what stands before is told\n", d.Cut)
+		plain.Fprintf(&b, "  cut short   %s; what stands before is told\n", d.Cut)
 	}
 	kinds := make([]string, 0, len(d.Unknown))
 	for kind, n := range d.Unknown {
 		kinds = append(kinds, fmt.Sprintf("%s %q", units.Count(int64(n)), kind))
 	}
 	if slices.Sort(kinds); len(kinds) > 0 {
-		fmt.Fprintf(&b, "  not known   events of these kinds count for nothing: %s\n", strings.Join(kinds, ", "))
+		plain.Fprintf(&b, "  not known   events of these kinds count for nothing: %s\n", strings.Join(kinds, ", "))
 	}
 	for i := range d.Devices {
 		deviceText(&b, &d.Devices[i])
@@ -43,9 +44,9 @@ func deviceText(b *strings.Builder, d *anatomy.DeviceReport) {
 	if d.Name != "" {
 		name = d.Name
 	}
-	fmt.Fprintf(b, "\n%s: %s events", name, units.Count(int64(d.Events)))
+	plain.Fprintf(b, "\n%s: %s events", name, units.Count(int64(d.Events)))
 	if d.ToTime > d.FromTime {
-		fmt.Fprintf(b, " over %s, from %s UTC", micros(d.ToTime-d.FromTime),
+		plain.Fprintf(b, " over %s, from %s UTC", micros(d.ToTime-d.FromTime),
 			time.UnixMicro(d.FromTime).UTC().Format("2006-01-02 15:04:05"))
 	}
 	b.WriteString("\n")
@@ -58,23 +59,23 @@ func deviceText(b *strings.Builder, d *anatomy.DeviceReport) {
 		oomText(b, d, &d.OOMs[i])
 	}
 	if d.OOMsLeft > 0 {
-		fmt.Fprintf(b, "  and %s more\n", doc.Plural(d.OOMsLeft, "OOM"))
+		plain.Fprintf(b, "  and %s more\n", doc.Plural(d.OOMsLeft, "OOM"))
 	}
 	leftOutText(b, d)
 }
 
 func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 	p := &d.Peak
-	fmt.Fprintf(b, "  peak        %s requested, %s in blocks, %s reserved", doc.Size(p.Requested),
+	plain.Fprintf(b, "  peak        %s requested, %s in blocks, %s reserved", doc.Size(p.Requested),
 		doc.Size(p.Allocated),
 		doc.Size(p.Reserved))
 	if p.Row >= 0 && d.ToTime > d.FromTime {
-		fmt.Fprintf(b, ", %s after the first event", micros(p.Time-d.FromTime))
+		plain.Fprintf(b, ", %s after the first event", micros(p.Time-d.FromTime))
 	} else if d.Events > 0 && p.Row < 0 {
 		b.WriteString(", before the first event")
 	}
 	if p.ReservedPeak > p.Reserved {
-		fmt.Fprintf(b, " (at most %s reserved)", doc.Size(p.ReservedPeak))
+		plain.Fprintf(b, " (at most %s reserved)", doc.Size(p.ReservedPeak))
 	}
 	b.WriteString("\n")
 	if p.Allocated > p.Reserved {
@@ -89,41 +90,41 @@ func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 // shares prints parts of a whole, the first after its title.
 func shares(b *strings.Builder, title string, list []anatomy.Share, whole int64, left int) {
 	for _, s := range list {
-		fmt.Fprintf(b, "  %-9s %10s %6.1f %%  %s, %s\n", title, doc.Size(s.Bytes),
+		plain.Fprintf(b, "  %-9s %10s %6.1f %%  %s, %s\n", title, doc.Size(s.Bytes),
 			100*float64(s.Bytes)/float64(max(whole, 1)), s.Name,
 			doc.Plural(s.Blocks, "block"))
 		title = ""
 	}
 	if left > 0 {
-		fmt.Fprintf(b, "  %31s and %s more\n", "", doc.Plural(left, "line"))
+		plain.Fprintf(b, "  %31s and %s more\n", "", doc.Plural(left, "line"))
 	}
 }
 
 func growthText(b *strings.Builder, g *anatomy.Growth) {
-	fmt.Fprintf(b, "  growth      %s", g.Verdict)
+	plain.Fprintf(b, "  growth      %s", g.Verdict)
 	if g.Rate != 0 {
-		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", change(int64(g.Rate)),
+		plain.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", change(int64(g.Rate)),
 			bareSize(g.RateLow),
 			bareSize(g.RateHigh), g.Start, g.Iterations)
 	} else if g.By != "" && g.Iterations > 0 {
-		fmt.Fprintf(b, " over %s", doc.Plural(g.Iterations, "iteration"))
+		plain.Fprintf(b, " over %s", doc.Plural(g.Iterations, "iteration"))
 	}
 	if g.Reason != "" {
-		fmt.Fprintf(b, ": %s", g.Reason)
+		plain.Fprintf(b, ": %s", g.Reason)
 	}
 	if g.By != "" {
-		fmt.Fprintf(b, " (iterations by %s)", g.By)
+		plain.Fprintf(b, " (iterations by %s)", g.By)
 	}
 	b.WriteString("\n")
 	title := "stays"
 	for _, s := range g.Sites {
-		fmt.Fprintf(b, "  %-9s %10s            %s, %s of %s\n", title, doc.Size(s.Bytes), s.Name, doc.Plural(s.Blocks,
+		plain.Fprintf(b, "  %-9s %10s            %s, %s of %s\n", title, doc.Size(s.Bytes), s.Name, doc.Plural(s.Blocks,
 			"block"),
 			doc.Plural(s.Iterations, "iteration"))
 		title = ""
 	}
 	if g.SitesLeft > 0 {
-		fmt.Fprintf(b, "  %31s and %s more\n", "", doc.Plural(g.SitesLeft, "line"))
+		plain.Fprintf(b, "  %31s and %s more\n", "", doc.Plural(g.SitesLeft, "line"))
 	}
 }
 
@@ -131,7 +132,7 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 	if e.Segments == 0 {
 		return
 	}
-	fmt.Fprintf(b,
+	plain.Fprintf(b,
 		"  at the end  %s reserved in %s: %s in blocks, %s free (the largest piece %s; %s beside blocks in use, which can't go back)\n",
 		doc.Size(e.Reserved), doc.Plural(e.Segments, "segment"), doc.Size(e.Allocated), doc.Size(e.Free),
 		doc.Size(e.LargestFree),
@@ -143,20 +144,20 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 			100*float64(in)/float64(e.Free+in))
 	}
 	if e.Pending > 0 {
-		fmt.Fprintf(b, "              %s freed and still in use by a stream\n", doc.Size(e.Pending))
+		plain.Fprintf(b, "              %s freed and still in use by a stream\n", doc.Size(e.Pending))
 	}
 }
 
 func oomText(b *strings.Builder, d *anatomy.DeviceReport, o *anatomy.OutOfMemory) {
-	fmt.Fprintf(b, "  OOM         asked for %s", doc.Size(o.Asked))
+	plain.Fprintf(b, "  OOM         asked for %s", doc.Size(o.Asked))
 	if d.ToTime > d.FromTime {
-		fmt.Fprintf(b, " %s after the first event", micros(o.Time-d.FromTime))
+		plain.Fprintf(b, " %s after the first event", micros(o.Time-d.FromTime))
 	}
-	fmt.Fprintf(b, " at %s\n              the driver had %s; of %s reserved %s were held, %s unused\n", o.Site,
+	plain.Fprintf(b, " at %s\n              the driver had %s; of %s reserved %s were held, %s unused\n", o.Site,
 		doc.Size(o.DeviceFree), doc.Size(o.Reserved),
 		doc.Size(o.Live), doc.Size(o.Unused))
 	if o.Missing > 0 {
-		fmt.Fprintf(b, "              %s would have had to go\n", doc.Size(o.Missing))
+		plain.Fprintf(b, "              %s would have had to go\n", doc.Size(o.Missing))
 	} else {
 		b.WriteString("              there was enough in all, but not in one piece: fragmentation\n")
 	}
@@ -166,10 +167,10 @@ func oomText(b *strings.Builder, d *anatomy.DeviceReport, o *anatomy.OutOfMemory
 func leftOutText(b *strings.Builder, d *anatomy.DeviceReport) {
 	switch {
 	case !d.BeforeKnown && d.Events > 0:
-		fmt.Fprintf(b, "  not known   what was live when the history began: the file has no segments; at least %s\n",
+		plain.Fprintf(b, "  not known   what was live when the history began: the file has no segments; at least %s\n",
 			doc.Size(d.Before))
 	case d.Before > 0:
-		fmt.Fprintf(b, "  not known   who made %s that were live when the history began, where no stack is kept\n",
+		plain.Fprintf(b, "  not known   who made %s that were live when the history began, where no stack is kept\n",
 			doc.Size(d.Before))
 	}
 }

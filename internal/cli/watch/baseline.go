@@ -18,7 +18,9 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -176,7 +178,7 @@ func (a *commands) baselineSave(ctx context.Context, path string) error {
 	if err := out.Commit(); err != nil {
 		return fmt.Errorf("baseline save: %w", err)
 	}
-	fmt.Fprintf(a.Text(), "%s: %s; %s\n", path, peakList(b.Peaks), b.Line)
+	plain.Fprintf(a.Text(), "%s: %s; %s\n", path, peakList(b.Peaks), b.Line)
 	return nil
 }
 
@@ -213,7 +215,7 @@ func (a *commands) baselineCheck(ctx context.Context, path string, tolerance flo
 }
 
 func readBaseline(path string) (b baseline, err error) {
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return b, remedy.Add(err, "memgauge baseline save makes one, from a run that is as it should be")
 	}
@@ -270,12 +272,13 @@ func (c comparison) text() string {
 		}
 		switch {
 		case p.Now == nil:
-			fmt.Fprintf(&b, "%-6s peak of %s: not in this session; %s in the baseline\n", "-", p.Memory,
+			plain.Fprintf(&b, "%-6s peak of %s: not in this session; %s in the baseline\n", "-", p.Memory,
 				doc.Size(*p.Baseline))
 		case p.Change == nil:
-			fmt.Fprintf(&b, "%-6s peak of %s: %s; not in the baseline\n", "-", p.Memory, doc.Size(*p.Now))
+			plain.Fprintf(&b, "%-6s peak of %s: %s; not in the baseline\n", "-", p.Memory, doc.Size(*p.Now))
 		default:
-			fmt.Fprintf(&b, "%-6s peak of %s: %s, %+.1f %% against %s (%s allowed)\n", word, p.Memory, doc.Size(*p.Now),
+			plain.Fprintf(&b, "%-6s peak of %s: %s, %+.1f %% against %s (%s allowed)\n", word, p.Memory,
+				doc.Size(*p.Now),
 				100**p.Change, doc.Size(*p.Baseline), units.Fraction(c.Tolerance))
 		}
 	}
@@ -286,6 +289,6 @@ func (c comparison) text() string {
 	case detect.Undecided:
 		word = "-"
 	}
-	fmt.Fprintf(&b, "%-6s %s\n", word, strings.TrimPrefix(c.Line, "LEAK "))
+	plain.Fprintf(&b, "%-6s %s\n", word, strings.TrimPrefix(c.Line, "LEAK "))
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -328,7 +329,7 @@ func (d clusterDocument) atRisk() bool {
 
 // text is the report for people.
 func (d clusterDocument) text(out io.Writer) error {
-	fmt.Fprintf(out, "%d nodes, %d connected, %d told their memory\n", d.Info.Total, d.Info.Connected, d.Info.Watched)
+	plain.Fprintf(out, "%d nodes, %d connected, %d told their memory\n", d.Info.Total, d.Info.Connected, d.Info.Watched)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSTATE\tUSED\tOF\t%\tRISK")
 	for _, name := range d.Info.Names {
@@ -336,9 +337,9 @@ func (d clusterDocument) text(out io.Writer) error {
 		if !d.Nodes[name].Connected {
 			state = "gone"
 		}
-		fmt.Fprintf(t, "%s\t%s", name, state)
+		plain.Fprintf(t, "%s\t%s", name, state)
 		if u, ok := d.Memory.ByNode[name]; ok {
-			fmt.Fprintf(t, "\t%s\t%s\t%.1f\t%s", units.Bytes(u.Used), units.Bytes(u.Total), u.Percent, u.Risk)
+			plain.Fprintf(t, "\t%s\t%s\t%.1f\t%s", units.Bytes(u.Used), units.Bytes(u.Total), u.Percent, u.Risk)
 		}
 		fmt.Fprintln(t)
 	}
@@ -346,10 +347,10 @@ func (d clusterDocument) text(out io.Writer) error {
 		return err
 	}
 	for _, e := range d.OOM {
-		fmt.Fprintf(out, "  %s  %s: %s\n", e.Timestamp, e.Node, e.Text)
+		plain.Fprintf(out, "  %s  %s: %s\n", e.Timestamp, e.Node, e.Text)
 	}
 	for _, advice := range d.Recommendations {
-		if _, err := fmt.Fprintf(out, "  do  %s\n", advice); err != nil {
+		if _, err := plain.Fprintf(out, "  do  %s\n", advice); err != nil {
 			return err
 		}
 	}

@@ -249,11 +249,11 @@ func (a *commands) printLeak(o leakOptions, r detect.Report, m leakContext) erro
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	to, text := a.Text(), []byte(leakText(r, m))
+	text := []byte(leakText(r, m))
 	if o.json {
-		to, text = a.Stdout, doc
+		text = doc
 	}
-	if _, err := to.Write(text); err != nil {
+	if _, err := a.Answer(o.json).Write(text); err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
 	if r.Verdict == detect.Leak {

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -76,9 +77,9 @@ func theJob(ctx context.Context, t *lake.Tables, job string) (string, error) {
 }
 
 func printSkew(w io.Writer, job string, r skew.Report) error {
-	fmt.Fprintf(w, "%s: %s\n", job, r.Text())
+	plain.Fprintf(w, "%s: %s\n", job, r.Text())
 	for _, warning := range r.Warnings {
-		fmt.Fprintf(w, "not compared: %s\n", warning)
+		plain.Fprintf(w, "not compared: %s\n", warning)
 	}
 	if len(r.Slopes) == 0 {
 		return nil
@@ -87,7 +88,7 @@ func printSkew(w io.Writer, job string, r skew.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RANK\tNODE\tA STEP\tSINCE STEP\tBY NOW\tZ")
 	for _, s := range r.Slopes[:min(len(r.Slopes), shownSlopes)] {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%.1f\n", s.Rank, s.Node, units.Bytes(s.Pace), s.Since,
+		plain.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%.1f\n", s.Rank, s.Node, units.Bytes(s.Pace), s.Since,
 			units.Bytes(s.Excess), s.Z)
 	}
 	return table.Flush()

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/evidence"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -41,34 +42,34 @@ func leakText(r detect.Report, c leakContext) string {
 			leakBlock(&b, f, cwd)
 			ruleLines(&b, f, c)
 		case detect.Undecided:
-			fmt.Fprintf(&b, "undecided  %s: %s\n", f.Name(), f.Missing())
+			plain.Fprintf(&b, "undecided  %s: %s\n", f.Name(), f.Missing())
 			if f.Total > 0 && f.Rate > 0 {
-				fmt.Fprintf(&b, "  so far    %s from %s %.0f to %.0f\n", f.PerStep(), f.Unit(), f.Start, f.End)
+				plain.Fprintf(&b, "  so far    %s from %s %.0f to %.0f\n", f.PerStep(), f.Unit(), f.Start, f.End)
 			}
 		default:
 			if healthy++; healthy <= maxHealthy {
-				fmt.Fprintf(&b, "healthy  %s: %s\n", f.Name(), f.Sound())
+				plain.Fprintf(&b, "healthy  %s: %s\n", f.Name(), f.Sound())
 			}
 		}
 	}
 	if healthy > maxHealthy {
-		fmt.Fprintf(&b, "healthy  %d more\n", healthy-maxHealthy)
+		plain.Fprintf(&b, "healthy  %d more\n", healthy-maxHealthy)
 	}
 	if len(r.Findings) == 0 {
-		fmt.Fprintf(&b, "undecided  %s\n", r.Missing)
+		plain.Fprintf(&b, "undecided  %s\n", r.Missing)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(&b, "note  %s\n", w)
+		plain.Fprintf(&b, "note  %s\n", w)
 	}
 	return b.String()
 }
 
 func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
-	fmt.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(),
+	plain.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(),
 		between(amount(f.Rate), amount(f.Low), amount(f.High)), f.Unit(), f.Start)
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(b, "  %-9s %s\n", name, text)
+			plain.Fprintf(b, "  %-9s %s\n", name, text)
 		}
 	}
 	held := f.Holder
@@ -98,7 +99,7 @@ func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 	if !ok {
 		return
 	}
-	fmt.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message)
+	plain.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message)
 	for line := range strings.Lines(m.Diff) {
 		if strings.HasPrefix(line, "diff ") {
 			continue

@@ -53,7 +53,7 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	if err != nil {
 		return err
 	}
-	var out sink.Sink = &sink.Spool{To: a.Stdout}
+	var out sink.Sink = &sink.Spool{To: a.Answer(o.json)}
 	file, make := o.output, sink.Create
 	if file == "" && !o.json {
 		file, make = "memgauge-"+t.Name()+".html", sink.CreateNamed

@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/follow"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/units"
@@ -317,23 +318,23 @@ func (o *watchOptions) tell(a *commands, w *monitor.Watch, r *monitor.Report) er
 	if len(r.Evidence) == 0 {
 		fmt.Fprintln(&text, "nothing was read")
 	}
-	fmt.Fprintf(&text, "%s", strings.ToUpper(r.Verdict))
+	plain.Fprintf(&text, "%s", strings.ToUpper(r.Verdict))
 	if r.Duration > 0 {
-		fmt.Fprintf(&text, "  %s over %s", doc.Plural(w.Readings(), "reading"), monitor.Span(r.Duration))
+		plain.Fprintf(&text, "  %s over %s", doc.Plural(w.Readings(), "reading"), monitor.Span(r.Duration))
 	}
 	fmt.Fprintln(&text)
 	for _, e := range r.Evidence {
-		fmt.Fprintf(&text, "  %s\n", e)
+		plain.Fprintf(&text, "  %s\n", e)
 	}
 	for _, t := range w.Devices {
 		if p := &t.Risk; t.Foreseen() {
-			fmt.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(),
+			plain.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(),
 				monitor.Span(p.Seconds),
 				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
 		}
 	}
 	for _, advice := range r.Recommendations {
-		fmt.Fprintf(&text, "  do  %s\n", advice)
+		plain.Fprintf(&text, "  do  %s\n", advice)
 	}
 	if _, err := io.WriteString(a.Text(), text.String()); err != nil {
 		return fmt.Errorf("%s: write the report: %w", o.tool, err)

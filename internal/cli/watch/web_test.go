@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -75,5 +76,19 @@ func TestOpenHidesTheToken(t *testing.T) {
 	done()
 	if _, err := os.Stat(filepath.Dir(u.Path)); !os.IsNotExist(err) {
 		t.Errorf("it stays: %v", err)
+	}
+}
+
+// Nobody waits for who would write a named pipe.
+func TestPipesAreNotWaitedFor(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readBaseline(fifo); err == nil {
+		t.Error("a pipe is a baseline")
+	}
+	if _, err := (webOptions{tokenFile: fifo}).served(); err == nil {
+		t.Error("a pipe is a token")
 	}
 }

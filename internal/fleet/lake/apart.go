@@ -25,6 +25,7 @@ import (
 type work struct {
 	Merge   *store.Merge
 	Columns []store.FileColumn // that a checked file should have
+	Claims  []*store.Claim     // of the checked files
 }
 
 // workTime bounds a merge and the check of one file: an hour of a thousand nodes takes a minute or two. It is a
@@ -52,7 +53,7 @@ func (k worker) Query(ctx context.Context, q api.QueryRequest, out io.Writer) (e
 	} else {
 		var file int
 		if file, err = strconv.Atoi(q.SQL); err == nil {
-			err = store.CheckParquet(ctx, cell.File(file), k.work.Columns, os.TempDir())
+			err = store.CheckParquet(ctx, cell.File(file), k.work.Columns, k.work.Claims[file], os.TempDir())
 		}
 	}
 	v := verdict{Bad: errors.Is(err, store.ErrBadFile), Memory: errors.Is(err, store.ErrMemory)}
@@ -117,7 +118,11 @@ func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) e
 // mergeInto merges in a cell, to a file of that name.
 func (w *Writer) mergeInto(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
 	for i, f := range from {
-		m.From = append(m.From, store.MergeSource{Path: cell.File(i), Where: f.where})
+		one := store.MergeSource{Path: cell.File(i), Where: f.where}
+		if m.Widest == 0 { // all of the file is looked at
+			one.Claim = f.claim.claim()
+		}
+		m.From = append(m.From, one)
 	}
 	dir, err := w.place.stage().Temp("merge-")
 	if err != nil {

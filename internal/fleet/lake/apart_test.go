@@ -22,6 +22,22 @@ func elements(n uint64) []byte {
 	return append(binary.LittleEndian.AppendUint32(text, uint32(len(footer))), "PAR1"...)
 }
 
+// schemaOf is a file with nothing but a schema of so many groups; each has so many children.
+func schemaOf(groups int, children byte) []byte {
+	footer := binary.AppendUvarint([]byte{0x15, 2, 0x19, 0xfc}, uint64(groups)+1)
+	for i := range groups + 1 {
+		n := uint64(children) * 2 // zigzag
+		if i == 0 && children == 0 {
+			n = uint64(groups) * 2
+		}
+		footer = append(footer, 0x48, 1, 'c', 0x15) // field 4, its name; then field 5
+		footer = append(binary.AppendUvarint(footer, n), 0)
+	}
+	footer = append(footer, 0x16, 0, 0x19, 0x0c, 0) // no rows, no row groups
+	text := append([]byte("PAR1"), footer...)
+	return append(binary.LittleEndian.AppendUint32(text, uint32(len(footer))), "PAR1"...)
+}
+
 // repeated writes a file whose rows all have one long text: it lies there once, and whoever sorts the rows copies it.
 func repeated(t *testing.T, path string, length, rows int) {
 	t.Helper()
@@ -109,7 +125,7 @@ func TestFootersThatClaim(t *testing.T) {
 	nested := append([]byte("PAR1\x15\x02"), strings.Repeat("\x1c", 1<<20)...)
 	nested = append(binary.LittleEndian.AppendUint32(nested, 1<<20+2), "PAR1"...)
 	for name, text := range map[string][]byte{"claims": elements(90_000_000), "more": elements(1<<31 - 1),
-		"nested": nested} {
+		"nested": nested, "deep": schemaOf(100_000, 1), "wide": schemaOf(300_000, 0)} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -135,7 +151,7 @@ func TestFootersThatClaim(t *testing.T) {
 func FuzzFooter(f *testing.F) {
 	f.Add(elements(3)[4:])
 	f.Add([]byte("\x15\x02\x59\x1c\x18\x0dmemgauge.rows\x18\x02{}\x00\x00"))
-	f.Fuzz(func(_ *testing.T, footer []byte) { _, _ = valueIn(footer, rowsKey) })
+	f.Fuzz(func(_ *testing.T, footer []byte) { _, _ = metaIn(footer) })
 }
 
 // A merge that would take for ever ends with its context, and leaves nothing.

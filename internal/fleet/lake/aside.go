@@ -101,8 +101,11 @@ func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileCo
 		return 0, err
 	}
 	defer dir.Discard()
-	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &work{Columns: columns}}, Files: filesOf(from),
-		Work: dir}}
+	does := work{Columns: columns}
+	for _, f := range from {
+		does.Claims = append(does.Claims, f.claim.claim())
+	}
+	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &does}, Files: filesOf(from), Work: dir}}
 	defer k.close()
 	return w.setAsideWhere(ctx, from, store.ErrBadFile, func(i int) error { return k.check(ctx, i) })
 }

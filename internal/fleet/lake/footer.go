@@ -31,18 +31,44 @@ func rowsOf(name string, f *os.File) (ledger, error) {
 // rowsIn takes the ledger out of a footer and steps over the rest: a library would make columns and row groups of it,
 // of each byte a hundred, and of a length that is no more than claimed as much as it says.
 func rowsIn(f *os.File) (l ledger, err error) {
+	m, err := metaOf(f)
+	if err != nil {
+		return nil, err
+	}
+	if m.ledger == "" {
+		return nil, errors.New("it does not say which rows it holds")
+	}
+	if err := json.Unmarshal([]byte(m.ledger), &l); err != nil {
+		return nil, err
+	}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if n := l.rows(); n != uint64(max(m.rows, 0)) {
+		return nil, fmt.Errorf("it has %d rows, and says that it holds %d", m.rows, n)
+	}
+	return l, nil
+}
+
+// sound says what keeps others from reading a file: DuckDB's stack ends where columns are nested 30,000 deep, and of
+// 300,000 columns it makes tables for minutes.
+func sound(f *os.File) error {
+	_, err := metaOf(f)
+	return err
+}
+
+// meta is what we take of a footer.
+type meta struct {
+	ledger string // "" if it has none
+	rows   int64
+}
+
+func metaOf(f *os.File) (meta, error) {
 	text, err := footer(f)
 	if err != nil {
-		return nil, err
+		return meta{}, err
 	}
-	value, err := valueIn(text, rowsKey)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal([]byte(value), &l); err != nil {
-		return nil, err
-	}
-	return l, l.check()
+	return metaIn(text)
 }
 
 const (
@@ -74,44 +100,104 @@ func footer(f *os.File) ([]byte, error) {
 	return text, err
 }
 
-// Fields of Parquet's FileMetaData and KeyValue (parquet.thrift).
+// Fields of Parquet's FileMetaData, SchemaElement and KeyValue (parquet.thrift).
 const (
-	keyValues = 5 // list of KeyValue
-	keyField  = 1
-	textField = 2
+	schemaField   = 2 // list of SchemaElement, a tree from its root
+	rowsField     = 3
+	childrenField = 5
+	keyValues     = 5 // list of KeyValue
+	keyField      = 1
+	textField     = 2
 )
 
-// valueIn finds the value of a key in a footer.
-func valueIn(footer []byte, key string) (value string, err error) {
+// Our tables have less than a hundred columns, of which none has more than lists of numbers.
+const (
+	maxElements = 2000
+	maxNesting  = 16
+)
+
+// metaIn reads a footer.
+func metaIn(footer []byte) (m meta, err error) {
 	conf := &thrift.TConfiguration{MaxMessageSize: int32(len(footer))} // no list has more members than bytes
 	in := thrift.NewTCompactProtocolConf(&thrift.TMemoryBuffer{Buffer: bytes.NewBuffer(footer)}, conf)
-	err = fields(in, func(id int16, kind thrift.TType) (bool, error) {
-		if id != keyValues || kind != thrift.LIST {
-			return false, nil
-		}
-		of, n, err := in.ReadListBegin(context.Background())
-		if err == nil && of != thrift.STRUCT {
-			err = fmt.Errorf("its keys are a list of %s", of)
-		}
-		for ; err == nil && n > 0; n-- {
-			var pair [textField + 1]string
-			err = fields(in, func(id int16, kind thrift.TType) (bool, error) {
-				if kind != thrift.STRING || id != keyField && id != textField {
-					return false, nil
+	err = fields(in, func(id int16, kind thrift.TType) (taken bool, err error) {
+		switch {
+		case id == schemaField && kind == thrift.LIST:
+			return true, checkSchema(in)
+		case id == rowsField && kind == thrift.I64:
+			m.rows, err = in.ReadI64(context.Background())
+			return true, err
+		case id == keyValues && kind == thrift.LIST:
+			return true, each(in, func() error {
+				key, value, err := readPair(in)
+				if key == rowsKey {
+					m.ledger = value
 				}
-				pair[id], err = in.ReadString(context.Background())
-				return true, err
+				return err
 			})
-			if pair[keyField] == key {
-				value = pair[textField]
-			}
 		}
-		return true, err
+		return false, nil
 	})
-	if err == nil && value == "" {
-		err = errors.New("it does not say which rows it holds")
+	return m, err
+}
+
+func readPair(in thrift.TProtocol) (key, value string, err error) {
+	err = fields(in, func(id int16, kind thrift.TType) (taken bool, err error) {
+		switch {
+		case id == keyField && kind == thrift.STRING:
+			key, err = in.ReadString(context.Background())
+			return true, err
+		case id == textField && kind == thrift.STRING:
+			value, err = in.ReadString(context.Background())
+			return true, err
+		}
+		return false, nil
+	})
+	return key, value, err
+}
+
+// checkSchema reads a schema, and refuses one that is larger or deeper than any of ours.
+func checkSchema(in thrift.TProtocol) error {
+	var open []int32 // children that are still to come, of the elements around the next
+	elements := 0
+	return each(in, func() error {
+		if elements++; elements > maxElements {
+			return fmt.Errorf("it has more than %d columns", maxElements)
+		}
+		children := int32(0)
+		err := fields(in, func(id int16, kind thrift.TType) (taken bool, err error) {
+			if id != childrenField || kind != thrift.I32 {
+				return false, nil
+			}
+			children, err = in.ReadI32(context.Background())
+			return true, err
+		})
+		if n := len(open); n > 0 {
+			open[n-1]--
+		}
+		if children > 0 {
+			open = append(open, children)
+		}
+		for len(open) > 0 && open[len(open)-1] == 0 {
+			open = open[:len(open)-1]
+		}
+		if len(open) > maxNesting {
+			return fmt.Errorf("its columns are nested more than %d deep", maxNesting)
+		}
+		return err
+	})
+}
+
+// each reads a list of structs, of which read reads one.
+func each(in thrift.TProtocol, read func() error) error {
+	of, n, err := in.ReadListBegin(context.Background())
+	if err == nil && of != thrift.STRUCT {
+		err = fmt.Errorf("a list of %s where one of structs should be", of)
 	}
-	return value, err
+	for ; err == nil && n > 0; n-- {
+		err = read()
+	}
+	return err
 }
 
 // fields reads a struct; take reads a field or leaves it to be stepped over.
@@ -152,6 +238,16 @@ func (l ledger) check() error {
 		}
 	}
 	return nil
+}
+
+// rows is how many rows a ledger has.
+func (l ledger) rows() (n uint64) {
+	for _, list := range l {
+		for _, s := range list {
+			n += s[1] - s[0] + 1
+		}
+	}
+	return n
 }
 
 // streamForm: the names of a stream stand in SQL.

@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -327,4 +328,58 @@ func FuzzListing(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A file says in its footer which rows it holds, so that none is kept twice. One that holds others would keep those of
+// somebody else out: it is set aside, and named.
+func TestFooterThatLies(t *testing.T) {
+	from := writer(t, soon(t.TempDir()))
+	defer from.Close()
+	appended(t, from, batch(t, 5, 0))
+	list, err := filepath.Glob(filepath.Join(from.place.text(), tenOClock, "tier=r0/*.parquet"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	text, err := os.ReadFile(list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := fmt.Sprintf(`{"node-5/s1":[[1,%d]]}`, batchRows)
+	for what, claim := range map[string]string{
+		"of another's": strings.Replace(own, "node-5", "node-0", 1),
+		"more":         strings.Replace(own, fmt.Sprint(batchRows), strings.Repeat("9", len(fmt.Sprint(batchRows))), 1),
+	} {
+		lies := bytes.Replace(text, []byte(own), []byte(claim), 1)
+		if bytes.Equal(lies, text) {
+			t.Fatalf("no %s in the footer", own)
+		}
+		dir := t.TempDir()
+		w := writer(t, soon(dir))
+		appended(t, w, batch(t, 0, 0))
+		planted(t, dir, tenOClock+"/tier=r0/0-1-1.parquet", string(lies))
+		if r, err := w.Maintain(t.Context()); err != nil || r.Merged != 1 {
+			t.Errorf("%s: %+v, %v", what, r, err)
+		}
+		if got := csv(t, Choice{Location: dir, Node: "node-0"}, countRows); got != fmt.Sprint(batchRows) {
+			t.Errorf("%s: %s rows", what, got)
+		}
+		if names, _ := w.Aside(); len(names) != 1 || !strings.Contains(names[0], "/0-1-1.parquet") {
+			t.Errorf("%s: %q were set aside", what, names)
+		}
+		w.Close()
+	}
+}
+
+// A file whose columns are nested so deep that DuckDB would crash, or so many that it would take minutes, fails no
+// question to its table: it is left out, and named.
+func TestHostileSchemas(t *testing.T) {
+	dir, _ := filled(t)
+	files := map[string][]byte{"deep": schemaOf(100_000, 1), "wide": schemaOf(300_000, 0)}
+	for name, text := range files {
+		planted(t, dir, tenOClock+"/tier=r0/"+name+".parquet", string(text))
+	}
+	if got := csv(t, Choice{Location: dir}, countRows); got != fmt.Sprint(20*batchRows) {
+		t.Errorf("%s rows", got)
+	}
+	told(t, dir, files)
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -258,6 +259,37 @@ func TestGivenUp(t *testing.T) {
 	}
 	if got := csv(t, Choice{Location: dir}, "SELECT count(*) FROM python.steps"); got != "0" {
 		t.Errorf("%s rows left", got)
+	}
+}
+
+// Files from the future keep no hour from being merged, nothing that was replaced, and no strays for ever.
+func TestTimesInTheFuture(t *testing.T) {
+	later := time.Now().Add(24 * 365 * time.Hour)
+	dir, w := filled(t)
+	age := func(pattern string) {
+		t.Helper()
+		list, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(list) == 0 {
+			t.Fatal(list, err)
+		}
+		for _, name := range list {
+			if err := os.Chtimes(name, later, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	age("steps/job=llama/date=*/hour=*/tier=r0/*.parquet")
+	r, err := w.Maintain(t.Context())
+	if err != nil || r.Merged != r.Hours || r.Hours == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	age("steps/job=llama/date=*/hour=*/_gen-*.json")
+	if r, err := w.Maintain(t.Context()); err != nil || r.Removed == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	c := content{raw: []entry{{name: "x", modified: later}}}
+	if at := c.since(hour{begin: strays}, time.Now()); time.Since(at) < 24*time.Hour {
+		t.Errorf("strays came %v", at)
 	}
 }
 

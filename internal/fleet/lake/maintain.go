@@ -53,7 +53,7 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 		if c == nil { // given up
 			continue
 		}
-		if len(c.old) > 0 && now.Sub(c.marked) >= w.o.Linger {
+		if len(c.old) > 0 && age(now, c.marked) >= w.o.Linger {
 			_, e := readMarker(ctx, w.place, c) // one that is none of ours replaces nothing
 			if e == nil {
 				e = w.removeAll(ctx, c.old, &r)
@@ -107,12 +107,16 @@ func (w *Writer) Tidy(ctx context.Context, tell func(bytes int64, hours int, err
 // quiet says that no file has come for a while: a node that catches up makes one merge, not one for each flush.
 func quiet(raw []entry, now time.Time, grace time.Duration) bool {
 	for _, f := range raw {
-		if now.Sub(f.modified) < min(grace, 2*FlushEvery) {
+		if age(now, f.modified) < min(grace, 2*FlushEvery) {
 			return false
 		}
 	}
 	return true
 }
+
+// age is how long ago a file came. Its time may lie in the future, by a wrong clock or somebody's will: it is taken for
+// as old as it is ahead, or its hour would wait until then.
+func age(now, modified time.Time) time.Duration { return now.Sub(modified).Abs() }
 
 func (w *Writer) removeAll(ctx context.Context, files []entry, r *Report) error {
 	var names []string
@@ -136,7 +140,7 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 	now := time.Now()
 	for _, h := range order {
 		c := hours[h]
-		tooOld := w.o.MaxAge > 0 && now.Sub(c.since(h)) > w.o.MaxAge
+		tooOld := w.o.MaxAge > 0 && now.Sub(c.since(h, now)) > w.o.MaxAge
 		tooMuch := w.o.MaxBytes > 0 && total > w.o.MaxBytes && now.Sub(h.begin) > time.Hour
 		if !tooOld && !tooMuch {
 			continue
@@ -168,12 +172,12 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 }
 
 // since is when an hour was over; that of strays when the last of them came.
-func (c *content) since(h hour) time.Time {
+func (c *content) since(h hour, now time.Time) time.Time {
 	at := h.begin.Add(time.Hour)
 	if h.begin.Equal(strays) {
 		for _, f := range c.current() {
-			if f.modified.After(at) {
-				at = f.modified
+			if came := now.Add(-age(now, f.modified)); came.After(at) {
+				at = came
 			}
 		}
 	}

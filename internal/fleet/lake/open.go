@@ -194,8 +194,13 @@ func viewsOf(ctx context.Context, p place, files map[string][]entry, root string
 			if err != nil {
 				return nil, err
 			}
+			path := filepath.Join(root, filepath.FromSlash(f.name))
+			if bad := sound(local); bad != nil {
+				v.Odd = append(v.Odd, store.BadFile{Path: path, Why: fmt.Sprintf("%s: %.300v", path, bad)})
+			} else {
+				v.Files = append(v.Files, path)
+			}
 			local.Close()
-			v.Files = append(v.Files, filepath.Join(root, filepath.FromSlash(f.name)))
 		}
 		out = append(out, v)
 	}

@@ -18,6 +18,7 @@ type source struct {
 	entry
 	file  *os.File
 	where string // which of its rows are taken, in SQL; "": all
+	claim ledger // the rows that it says it holds; nil for a merged one
 }
 
 // sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. They stay open
@@ -40,18 +41,19 @@ func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out 
 		}
 		p.open = append(p.open, local)
 		one := source{entry: f, file: local}
-		if parsed, _ := parse(f.name); parsed.kind == rawTier {
-			rows, err := rowsOf(f.name, local)
-			if errors.Is(err, errBad) {
-				if err = w.setAside(ctx, f, err); err == nil {
-					p.open = p.open[:len(p.open)-1]
-					local.Close()
-					continue
-				}
+		rows, err := claimed(f.name, local)
+		if errors.Is(err, errBad) {
+			if err = w.setAside(ctx, f, err); err == nil {
+				p.open = p.open[:len(p.open)-1]
+				local.Close()
+				continue
 			}
-			if err != nil {
-				return nil, nil, p.close, err
-			}
+		}
+		if err != nil {
+			return nil, nil, p.close, err
+		}
+		if rows != nil {
+			one.claim = rows
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
 				one.where = where(fresh)
@@ -61,6 +63,17 @@ func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out 
 		p.files = append(p.files, one)
 	}
 	return append(p.merged, p.files...), m.Rows, p.close, nil
+}
+
+// claimed reads what a flushed file says it holds; nil of a merged one, of which the marker does.
+func claimed(name string, f *os.File) (ledger, error) {
+	if parsed, _ := parse(name); parsed.kind == rawTier {
+		return rowsOf(name, f)
+	}
+	if err := sound(f); err != nil {
+		return nil, fmt.Errorf("read %s: %w: %w", name, errBad, err)
+	}
+	return nil, nil
 }
 
 // maxSources is how many files are open for a merge at a time: an hour has some hundreds. One of a node that sends tiny
@@ -177,4 +190,22 @@ func where(l ledger) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " OR ")
+}
+
+// claim is a ledger as what a file says of itself: nil for none.
+func (l ledger) claim() *store.Claim {
+	if l == nil {
+		return nil
+	}
+	spans := []string{"('', '', 1, 0)"}
+	for stream, list := range l {
+		node, session, _ := strings.Cut(stream, "/")
+		for _, s := range list {
+			spans = append(spans, fmt.Sprintf("('%s', '%s', %d, %d)", node, session, s[0], s[1]))
+		}
+	}
+	slices.Sort(spans)
+	return &store.Claim{Rows: int64(l.rows()), Key: "node, " + sessionColumn + ", " + rowColumn,
+		Join: "JOIN (VALUES " + strings.Join(spans, ", ") + ") AS claim(n, s, a, b) ON node = claim.n AND " +
+			sessionColumn + " = claim.s AND " + rowColumn + " BETWEEN claim.a AND claim.b"}
 }

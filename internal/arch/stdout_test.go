@@ -1,0 +1,68 @@
+package arch
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const stdoutList = "internal/arch/testdata/stdout.txt"
+
+// toStdout are the calls that may take standard output itself: JSON, and what asks for the terminal's width.
+var toStdout = strings.Fields("doc.WriteJSON json.NewEncoder term.TerminalWidth term.FileOf")
+
+// TestProseIsMadePlain holds that commands write prose to App.Text, or to App.Answer, where no name of somebody else's
+// controls the terminal on which a file or a pipe ends up. Standard output itself is for JSON, and for what
+// testdata/stdout.txt lists by function, with a reason; that may only shrink.
+func TestProseIsMadePlain(t *testing.T) {
+	allowed := readReasons(t, stdoutList)
+	for _, f := range goFiles(t) {
+		if f.isTest() || !within(f.dir, "internal/cli") || within(f.dir, "internal/cli/app "+forDevelopers) {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			fun, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			what := f.path + " " + fun.Name.Name
+			line := f.fset.Position(bareStdout(fun).Pos()).Line
+			if line == 0 {
+				continue
+			}
+			if _, listed := allowed[what]; !listed {
+				t.Errorf("%s:%d: %s writes to Stdout: use Text() for prose, Answer(asJSON) for either", f.path, line,
+					fun.Name.Name)
+			}
+			allowed[what] = true
+		}
+	}
+	for what, seen := range allowed {
+		if !seen {
+			t.Errorf("%s lists %s, which is gone: take it off", stdoutList, what)
+		}
+	}
+}
+
+// bareStdout is the first mention of a Stdout in a function that is no argument of what may take it.
+func bareStdout(fun *ast.FuncDecl) (found ast.Node) {
+	fine := map[ast.Node]bool{}
+	found = &ast.BadExpr{}
+	ast.Inspect(fun, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok {
+				if pkg, ok := sel.X.(*ast.Ident); ok && slices.Contains(toStdout, pkg.Name+"."+sel.Sel.Name) {
+					fine[n.Args[0]] = true
+				}
+			}
+		case *ast.SelectorExpr:
+			if _, none := found.(*ast.BadExpr); none && n.Sel.Name == "Stdout" && !fine[n] {
+				found = n
+			}
+		}
+		return true
+	})
+	return found
+}

@@ -1,0 +1,38 @@
+package check_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/cli/check"
+)
+
+// The name of a file forges no line and sends no control character, in both forms that people read in a log, and a file
+// is mended whatever its name is.
+func TestNamesOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	evil := filepath.Join(dir, "x\nforged\x1b[2J\xff.py")
+	text := "import torch\ntotal = 0\nfor x in loader:\n    loss = model(x)\n    loss.backward()\n    total += loss\n"
+	if err := os.WriteFile(evil, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here := func(context.Context, *app.App, *cobra.Command, []string) (bool, error) { return false, nil }
+	for _, more := range []string{"--format=text", "--format=github", "--fix"} {
+		var out, errs bytes.Buffer
+		app.Main([]app.Family{check.Commands}, here, []string{"check", more, dir}, strings.NewReader(""), &out, &errs)
+		said := out.String()
+		if said == "" || strings.ContainsAny(said, "\x1b\xff") || strings.Contains(said, "\nforged") {
+			t.Errorf("%s: %q, %s", more, said, errs.String())
+		}
+	}
+	if after, err := os.ReadFile(evil); err != nil || string(after) == text {
+		t.Errorf("not mended: %v", err)
+	}
+}
