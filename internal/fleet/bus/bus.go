@@ -20,7 +20,9 @@ const (
 	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
 	helloPrefix  = "mg.hello."  // a node's word that it is there
 	hubPrefix    = "mg.hub."    // questions to the hub
-	shipPrefix   = "mg.ship."   // frames
+	shipPrefix   = "mg.ship."   // frames, as nodes send them
+	framePrefix  = "mg.frame."  // frames on their way into the stream, from the hub
+	keptPrefix   = "mg.kept."   // that a node's frame is on the disk
 	everybody    = "all"
 )
 
