@@ -71,31 +71,39 @@ func NewHeld() *Held {
 		Host: skew.NewGrid()}}
 }
 
-// Add reads one session's answer to Ranks. What follows something unreadable is left out.
+// Add reads one session's answer to Ranks. One that can't be read whole adds nothing.
 func (h *Held) Add(node string, data []byte) error {
+	var list []series
 	for dec := json.NewDecoder(bytes.NewReader(data)); ; {
 		var s series
 		err := dec.Decode(&s)
 		switch {
 		case errors.Is(err, io.EOF):
+			for _, s := range list {
+				h.add(node, s)
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("what ranks held: %w", err)
 		case s.Rank < -1 || s.Rank > math.MaxInt32:
 			return fmt.Errorf("what ranks held: rank %d", s.Rank)
 		}
-		u := skew.Unit{Rank: s.Rank, Node: node}
-		if u.Rank < 0 {
-			each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Host.Add(u, step, kib*1024) })
-			continue
-		}
-		h.Ranks = append(h.Ranks, u)
-		each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Memory.Add(u, step, kib*1024) })
-		each(s.Steps, s.Process, func(step int64, kib float64) { h.Input.Process.Add(u, step, kib*1024) })
-		each(s.Steps, s.MS, func(step int64, ms float64) { h.Input.Time.Add(u, step, (s.Began+ms)/1e3) })
-		for _, g := range []*skew.Grid{h.Input.Memory, h.Input.Process, h.Input.Time} {
-			g.Seen(u, s.Last)
-		}
+		list = append(list, s)
+	}
+}
+
+func (h *Held) add(node string, s series) {
+	u := skew.Unit{Rank: s.Rank, Node: node}
+	if u.Rank < 0 {
+		each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Host.Add(u, step, kib*1024) })
+		return
+	}
+	h.Ranks = append(h.Ranks, u)
+	each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Memory.Add(u, step, kib*1024) })
+	each(s.Steps, s.Process, func(step int64, kib float64) { h.Input.Process.Add(u, step, kib*1024) })
+	each(s.Steps, s.MS, func(step int64, ms float64) { h.Input.Time.Add(u, step, (s.Began+ms)/1e3) })
+	for _, g := range []*skew.Grid{h.Input.Memory, h.Input.Process, h.Input.Time} {
+		g.Seen(u, s.Last)
 	}
 }
 
