@@ -75,6 +75,7 @@ func spread(b frame.Batch, into map[hour][]piece) error {
 	if err != nil {
 		return fmt.Errorf("append to the lake: %w", err)
 	}
+	b.Record = tame(b.Record)
 	defer b.Record.Release()
 	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, b.Record}
 	for _, r := range runs(b) {
