@@ -248,7 +248,7 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 		if ctx.Err() != nil {
 			return false, err
 		}
-		bad, e := w.sift(ctx, from, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+		bad, e := w.sift(ctx, from, append(slices.Clone(m.Columns), rowNumber))
 		if bad == 0 && e == nil && errors.Is(err, errBeyond) {
 			bad, e = w.siftAlone(ctx, m, from)
 		}
