@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	asking "github.com/memgauge/memgauge/internal/cli/ask"
 	"github.com/memgauge/memgauge/internal/cli/export"
 	"github.com/memgauge/memgauge/internal/cli/watch"
 	"github.com/memgauge/memgauge/internal/detect"
@@ -92,7 +93,7 @@ func stayBelow(t *testing.T, word string, line []string) {
 	}
 	t.Chdir(work)
 	h := &hostile{word: word}
-	said, err := h.tell(t, line)
+	said, err := tell(t, h, h.about(), line)
 	made := 0
 	walked := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Type() == fs.ModeSymlink {
@@ -118,12 +119,12 @@ func stayBelow(t *testing.T, word string, line []string) {
 	}
 }
 
-// tell runs a command line about the session.
-func (h *hostile) tell(t *testing.T, line []string) (said string, err error) {
-	far := ask.Far(h.about(), -1, func() api.Session { return h })
+// tell runs a command line about a session.
+func tell(t *testing.T, s api.Session, about api.About, line []string) (said string, err error) {
+	far := ask.Far(about, -1, func() api.Session { return s })
 	var out bytes.Buffer
 	a := &app.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Far: &far,
-		Families: []app.Family{export.Commands, watch.Commands}}
+		Families: []app.Family{export.Commands, watch.Commands, asking.Commands}}
 	root := a.RootCommand()
 	root.SetArgs(line)
 	err = root.ExecuteContext(t.Context())
@@ -135,7 +136,7 @@ func TestNumbersOfOthers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, index := range []int{99, -1, 1} {
 		h := &hostile{word: "x", index: index}
-		if said, err := h.tell(t, []string{"export", "--tensorboard", "out"}); err == nil {
+		if said, err := tell(t, h, h.about(), []string{"export", "--tensorboard", "out"}); err == nil {
 			t.Errorf("finding %d: %s", index, said)
 		}
 	}
