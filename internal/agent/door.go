@@ -43,10 +43,6 @@ func OpenDoor(pid int, start uint64, fd int) (*Door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take the agent's socket from process %d: %w", pid, err)
 	}
-	if err := unix.SetsockoptTimeval(far, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
-		unix.Close(far)
-		return nil, fmt.Errorf("the agent's door in process %d: %w", pid, err)
-	}
 	return &Door{far}, nil
 }
 
@@ -85,12 +81,12 @@ func (d *Door) ask(ctx context.Context, text string, send ...int) (string, []int
 	if len(send) > 0 {
 		rights = unix.UnixRights(send...)
 	}
-	if err := unix.Sendmsg(d.fd, []byte(text), rights, nil, unix.MSG_NOSIGNAL); err != nil {
-		return "", nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, doorWait)
 	defer cancel()
-	if err := waitReadable(ctx, d.fd); err != nil {
+	if err := d.send(ctx, []byte(text), rights); err != nil {
+		return "", nil, err
+	}
+	if err := waitFor(ctx, d.fd, unix.POLLIN); err != nil {
 		return "", nil, err
 	}
 	buf, extra := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
@@ -99,6 +95,20 @@ func (d *Door) ask(ctx context.Context, text string, send ...int) (string, []int
 		return "", nil, err
 	}
 	return string(buf[:n]), receivedFDs(extra[:en]), nil
+}
+
+// send waits for room no longer than ctx: the target shares the socket with us, with all of its options and what fills
+// it.
+func (d *Door) send(ctx context.Context, text, rights []byte) error {
+	for {
+		err := unix.Sendmsg(d.fd, text, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		if err := waitFor(ctx, d.fd, unix.POLLOUT); err != nil {
+			return err
+		}
+	}
 }
 
 func receivedFDs(extra []byte) (fds []int) {
@@ -114,18 +124,18 @@ func receivedFDs(extra []byte) (fds []int) {
 	return fds
 }
 
-// waitReadable checks ctx often, since that can't interrupt poll(2).
-func waitReadable(ctx context.Context, fd int) error {
+// waitFor waits until the socket can be read or written. It checks ctx often, since that can't interrupt poll(2).
+func waitFor(ctx context.Context, fd int, events int16) error {
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, 20)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 		if n > 0 {
 			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return err
 		}
 	}
 }

@@ -110,6 +110,9 @@ func findings(ctx context.Context, s api.Session) ([]finding, error) {
 		FROM (VALUES `+strings.Join(spans, ", ")+`) v(i, pid, low, high)
 		JOIN python.steps s ON s.pid = v.pid AND s.step >= v.low AND s.step <= v.high GROUP BY v.i`)
 	for _, r := range rows {
+		if r.I < 0 || r.I >= len(list) { // it may come from another machine
+			return nil, fmt.Errorf("read the session's answer: it tells of finding %d of %d", r.I, len(list))
+		}
 		list[r.I].from, list[r.I].to = r.From, r.To
 	}
 	return list, err

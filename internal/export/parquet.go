@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Parquet writes every table that holds rows, each into a file of its name.
@@ -19,7 +20,7 @@ func Parquet(ctx context.Context, s api.Session, create Create) (notes []string,
 			continue // made at the moment of the SELECT
 		}
 		name := t.Schema + "." + t.Name
-		out, err := create(name + ".parquet")
+		out, err := create(rootdir.Element(name) + ".parquet")
 		if err != nil {
 			return nil, err
 		}

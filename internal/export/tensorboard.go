@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/tensorboard"
 )
 
-// Create makes the file with a name below the directory that is written.
+// Create makes the file with a name below the directory that is written. What a session says becomes part of a name by
+// rootdir.Element.
 type Create func(name string) (io.Writer, error)
 
 // TensorBoard writes an event file for each process, as a run of its own: scalars by step, or by second for processes
@@ -33,8 +35,8 @@ func TensorBoard(ctx context.Context, s api.Session, create Create) (notes []str
 		notes = append(notes, fmt.Sprintf("the %d smallest processes are left out", left))
 	}
 	for _, p := range list {
-		dir := strings.ReplaceAll(p.name(), " ", "")
-		file, err := create(dir + "/" + tensorboard.FileName(about.Started, about.Host))
+		dir := rootdir.Element(strings.ReplaceAll(p.name(), " ", ""))
+		file, err := create(dir + "/" + rootdir.Element(tensorboard.FileName(about.Started, about.Host)))
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ type Graph struct {
 	Compare bool // Before counts
 
 	Comments []string // of a pprof profile, besides the title
-	Cut      int      // stacks that have no place for all of their frames: what they hold counts for those that have one
+	Cut      int      // stacks without room for all of their frames: what they hold counts for those that have it
 
 	room int // for so many nodes more
 }

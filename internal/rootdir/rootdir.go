@@ -551,6 +551,9 @@ func (d *Dir) edit(name string, flags int) (*os.File, error) {
 // Mkdir makes a directory, 0700.
 func (d *Dir) Mkdir(name string) error { return d.mkdir(name, dirMode) }
 
+// MkdirAs is Mkdir with a mode, less what the umask takes away.
+func (d *Dir) MkdirAs(name string, mode uint32) error { return d.mkdir(name, mode) }
+
 func (d *Dir) mkdir(name string, mode uint32) error {
 	at, base, done, err := d.parent(name)
 	if err != nil {

@@ -13,14 +13,13 @@ func TestDiscardedSet(t *testing.T) {
 		there := t.TempDir()
 		made := filepath.Join(there, "a", "b")
 		var s Set
-		if err := s.MakeDir(made); err != nil {
-			t.Fatal(err)
-		}
-		out, err := CreateNamed(filepath.Join(made, "table.parquet"))
+		f, err := s.Folder(made)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Add(out)
+		if _, err := f.Create("c/table.parquet"); err != nil {
+			t.Fatal(err)
+		}
 		if committed {
 			if err := s.Commit(); err != nil {
 				t.Fatal(err)
@@ -31,7 +30,7 @@ func TestDiscardedSet(t *testing.T) {
 		if err != nil || (len(left) == 1) != committed {
 			t.Errorf("committed %t: %v %v", committed, left, err)
 		}
-		if _, err := os.Stat(filepath.Join(made, "table.parquet")); (err == nil) != committed {
+		if _, err := os.Stat(filepath.Join(made, "c", "table.parquet")); (err == nil) != committed {
 			t.Errorf("committed %t: %v", committed, err)
 		}
 	}

@@ -280,56 +280,6 @@ func CreateFrom(path string, sources ...string) (Sink, error) {
 	return Create(path)
 }
 
-// Set is the files of one command, and the directories that are made for them: they appear together at its end, or none
-// of them does.
-type Set struct {
-	all    []Sink
-	dirs   []string // that were made, those above first
-	stands bool     // Commit has succeeded
-}
-
-// MakeDir makes a directory, and those above it that are not there.
-func (s *Set) MakeDir(dir string) error {
-	var missing []string
-	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
-		if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
-			break
-		}
-		missing = append([]string{at}, missing...)
-	}
-	made, err := rootdir.MakeAs(dir, 0o777) // less what the umask takes away, as for other output
-	if err != nil {
-		return fmt.Errorf("make %s: %w", dir, Cause(err))
-	}
-	made.Close()
-	s.dirs = append(s.dirs, missing...)
-	return nil
-}
-
-// Add adds a file to the set.
-func (s *Set) Add(out Sink) { s.all = append(s.all, out) }
-
-// Commit makes all files appear.
-func (s *Set) Commit() error {
-	for _, out := range s.all {
-		if err := out.Commit(); err != nil {
-			return err
-		}
-	}
-	s.stands = true
-	return nil
-}
-
-// Discard removes the files that Commit has not made appear, and the directories that were made for them.
-func (s *Set) Discard() {
-	for _, out := range s.all {
-		out.Discard()
-	}
-	for i := len(s.dirs) - 1; i >= 0 && !s.stands; i-- {
-		_ = rootdir.Remove(s.dirs[i]) // it stays if something is in it by now
-	}
-}
-
 // Gzip has a file written, through gzip where its name ends in .gz.
 func Gzip(name string, w io.Writer, write func(io.Writer) error) error {
 	if !strings.HasSuffix(strings.ToLower(name), ".gz") {

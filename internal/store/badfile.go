@@ -50,6 +50,44 @@ func (c *conn) checkClaim(path string, k *Claim) error {
 // CheckParquet reads a whole file, and gives an ErrBadFile if it can't be read, has one of the columns with another
 // type, or in another case, or is not what it claims. Columns that it lacks or has besides are no error.
 func CheckParquet(ctx context.Context, path string, columns []FileColumn, claim *Claim, tempDir string) error {
+	return withFiles(ctx, tempDir, func(c *conn) error {
+		err := c.checkColumns(path, columns)
+		if err == nil {
+			err = c.readColumns(path, "COLUMNS(*)")
+		}
+		if err == nil {
+			err = c.checkClaim(path, claim)
+		}
+		return err
+	})
+}
+
+// BadColumns names those columns of a file, among the given ones, whose values can't be read where the others can.
+func BadColumns(ctx context.Context, path string, columns []FileColumn, tempDir string) (bad []string, err error) {
+	err = withFiles(ctx, tempDir, func(c *conn) error {
+		var names []string
+		err := c.all("DESCRIBE SELECT * FROM "+plainFile(path), func(v []any) {
+			names = append(names, fmt.Sprint(v[0]))
+		})
+		for _, one := range columns {
+			if err != nil || !slices.Contains(names, one.Name) {
+				continue
+			}
+			if err = c.readColumns(path, one.Name); errors.Is(err, ErrBadFile) {
+				bad, err = append(bad, one.Name), nil
+			}
+		}
+		return err
+	})
+	return bad, err
+}
+
+func (c *conn) readColumns(path, columns string) error {
+	return badFile(path, c.exec("SELECT count(hash("+columns+")) FROM "+plainFile(path)))
+}
+
+// withFiles has files looked at in a database of its own.
+func withFiles(ctx context.Context, tempDir string, do func(c *conn) error) error {
 	own, err := newScratch(tempDir)
 	if err != nil {
 		return err
@@ -61,16 +99,7 @@ func CheckParquet(ctx context.Context, path string, columns []FileColumn, claim 
 		return err
 	}
 	defer duck.Close(&e.db)
-	return withOne(ctx, e, func(c *conn) error {
-		err := c.checkColumns(path, columns)
-		if err == nil {
-			err = badFile(path, c.exec("SELECT count(hash(COLUMNS(*))) FROM "+plainFile(path)))
-		}
-		if err == nil {
-			err = c.checkClaim(path, claim)
-		}
-		return err
-	})
+	return withOne(ctx, e, do)
 }
 
 func plainFile(path string) string {

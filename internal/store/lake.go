@@ -27,6 +27,10 @@ type Merge struct {
 	RowGroup    int
 	TempDir     string // for spilling
 	MemoryLimit int64  // bytes, beyond which the sort spills
+
+	Without []string // columns of the files that are not read
+	Key     string   // of a value in the file's footer; "": none
+	Value   string
 }
 
 // spillRoom is what a merge may spill, times its memory: an hour of a thousand nodes has some GB.
@@ -55,15 +59,15 @@ func MergeParquet(ctx context.Context, m Merge) error {
 // WriteParquet writes the rows of a statement of ours, that of a benchmark, say.
 func WriteParquet(ctx context.Context, sql, to string, rowGroup int, tempDir string) error {
 	sound := func(*conn) error { return nil }
-	if err := copyTo(ctx, sound, copySQL(sql, to, rowGroup), to, tempDir, defaultMemory); err != nil {
+	if err := copyTo(ctx, sound, copySQL(sql, to, rowGroup, ""), to, tempDir, defaultMemory); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
 	return nil
 }
 
-func copySQL(sql, to string, rowGroup int) string {
+func copySQL(sql, to string, rowGroup int, more string) string {
 	return "COPY (" + sql + ") TO " + quote(to) + " (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE " +
-		itoa(int64(rowGroup)) + ")"
+		itoa(int64(rowGroup)) + more + ")"
 }
 
 // copyTo runs a COPY in a database of its own, if check finds nothing against it.
@@ -96,9 +100,16 @@ func (m Merge) sql() string {
 	for _, c := range m.Columns {
 		typed = append(typed, c.Name+"::"+c.Type+" AS "+c.Name)
 	}
+	without, footer := "", ""
+	if len(m.Without) > 0 {
+		without = " EXCLUDE (" + strings.Join(m.Without, ", ") + ")"
+	}
+	if m.Key != "" {
+		footer = ", KV_METADATA {" + quote(m.Key) + ": " + quote(m.Value) + "}"
+	}
 	parts := []string{none(m.Columns)}
 	for _, f := range m.From {
-		part := "SELECT * FROM read_parquet(" + quote(f.Path) + ", hive_partitioning = false)"
+		part := "SELECT *" + without + " FROM " + plainFile(f.Path)
 		if f.Where != "" {
 			part += " WHERE " + f.Where
 		}
@@ -110,7 +121,7 @@ func (m Merge) sql() string {
 	} else if len(m.Order) > 0 {
 		sql += " ORDER BY " + strings.Join(m.Order, ", ")
 	}
-	return copySQL(sql, m.To, m.RowGroup)
+	return copySQL(sql, m.To, m.RowGroup, footer)
 }
 
 // width is the length of a row's texts and lists, in SQL.

@@ -226,9 +226,9 @@ func (x *sessionScreen) tree(wide, high, line int) []string {
 		}
 		return order.less(x, a, b)
 	})
-	sum := int64(1)
+	sum := 1.0 // of numbers that another machine may have said: whole ones overflow
 	for _, p := range alive {
-		sum += max(0, x.rss(p))
+		sum += float64(max(0, x.rss(p)))
 	}
 	var items []item
 	for _, n := range nested(alive) {
@@ -242,7 +242,7 @@ func (x *sessionScreen) tree(wide, high, line int) []string {
 	return append(lines, x.procs.draw(treeColumns, items, wide, high-1, line+1, true)...)
 }
 
-func (x *sessionScreen) treeItem(n node, at, sum int64) item {
+func (x *sessionScreen) treeItem(n node, at int64, sum float64) item {
 	p := n.p
 	role := cmp.Or(p.role, "process")
 	if p.rank >= 0 {
@@ -257,7 +257,7 @@ func (x *sessionScreen) treeItem(n node, at, sum int64) item {
 		gpuUsed = -1
 	}
 	rss := x.rss(p)
-	share := strings.Repeat("█", int(math.Round(8*float64(max(0, rss))/float64(sum))))
+	share := strings.Repeat("█", int(math.Round(8*float64(max(0, rss))/sum)))
 	command := safe(p.command)
 	return item{key: strconv.Itoa(p.pid), text: fmt.Sprint(p.pid, " ", role, " ", p.role, " ", command),
 		cells: []string{n.prefix + safe(role), strconv.Itoa(p.pid), size(rss), paint(blue, share), size(gpuUsed),

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"math"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -124,7 +125,9 @@ func bar(share float64, wide int) string {
 	if wide <= 0 {
 		return ""
 	}
-	share = min(1, max(0, share))
+	if share = min(1, max(0, share)); math.IsNaN(share) { // 0 of 0
+		share = 0
+	}
 	eighths := int(share*float64(wide*8) + 0.5)
 	full, rest := eighths/8, eighths%8
 	text := strings.Repeat("█", full)

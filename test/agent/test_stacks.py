@@ -128,6 +128,25 @@ class Stacks(unittest.TestCase):
         c.send(client.INTERRUPT)
         self.assertEqual(c.answer().outcome, client.INTERRUPTED)
 
+    def test_many_stay_within_the_budget(self):
+        process = Process(PROGRAM)
+        self.addCleanup(process.close)
+        c = process.client()
+
+        def allow(budget):
+            process.eval("import sys; next(m for n, m in sys.modules.items() if n.endswith('_agent.state'))"
+                         ".settings.budget = %r" % budget)
+
+        def take():
+            c.send(BACKTRACE, b"\1")
+            return c.receive()
+        allow(1e-6)     # 30 us
+        kinds = [take() for _ in range(5)]
+        self.assertEqual([kind == STACKS for kind, _ in kinds], [True] + 4 * [False])
+        self.assertIn(b"the budget of 0.0001% allows them", kinds[-1][1])
+        allow(1)
+        wait_for(lambda: take()[0] == STACKS)
+
     def test_a_program_without_threading(self):
         process = Process("import os, time\nprint('ready')\nwhile not os.path.exists('stop'): time.sleep(.01)\n",
                           host_threads=False)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,21 +197,11 @@ func (w *writing) file(write toFile) func(string) error {
 
 func (w *writing) directory(write toDirectory) func(string) error {
 	return func(dir string) error {
-		if err := w.set.MakeDir(dir); err != nil {
+		folder, err := w.set.Folder(dir)
+		if err != nil {
 			return err
 		}
-		notes, err := write(w.ctx, w.s, func(name string) (io.Writer, error) {
-			path := filepath.Join(dir, name)
-			if err := w.set.MakeDir(filepath.Dir(path)); err != nil {
-				return nil, err
-			}
-			out, err := sink.CreateNamed(path)
-			if err != nil {
-				return nil, remedy.Add(err, "name another directory")
-			}
-			w.set.Add(out)
-			return out, nil
-		})
+		notes, err := write(w.ctx, w.s, folder.Create)
 		return w.tell(dir, notes, err)
 	}
 }

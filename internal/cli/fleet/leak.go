@@ -50,10 +50,7 @@ func (q *question) leak(ctx context.Context, asker *fanout.Asker) error {
 	if len(list) == 0 {
 		return q.strictly(missing, q.answer(ctx, asker, nil, missing))
 	}
-	jobs, err := compareJobs(list)
-	if err != nil {
-		return fmt.Errorf("leak: %w", err)
-	}
+	jobs := compareJobs(list)
 	if slices.Contains(q.args, "--json") {
 		err = q.leakDocument(jobs, list, missing)
 	} else {
@@ -176,7 +173,7 @@ type rankVerdict struct {
 }
 
 // compareJobs sorts sessions into jobs and judges their ranks. Sessions of a job stand next to each other.
-func compareJobs(list []*judged) (jobs []*job, err error) {
+func compareJobs(list []*judged) (jobs []*job) {
 	for _, one := range list {
 		if len(jobs) == 0 || jobs[len(jobs)-1].Job != one.Job {
 			jobs = append(jobs, &job{Job: one.Job, Failed: []string{}, Each: []rankVerdict{}, at: map[skew.Unit]int{}})
@@ -185,23 +182,21 @@ func compareJobs(list []*judged) (jobs []*job, err error) {
 		j.sessions = append(j.sessions, one)
 	}
 	for _, j := range jobs {
-		if err := j.compare(); err != nil {
-			return nil, fmt.Errorf("job %s: %w", j.Job, err)
-		}
+		j.compare()
 	}
-	return jobs, nil
+	return jobs
 }
 
-func (j *job) compare() error {
+func (j *job) compare() {
 	held := skew.NewHeld()
 	for _, s := range j.sessions {
+		from := len(held.Ranks)
+		if s.err == nil {
+			s.err = held.Add(s.Node, bytes.NewReader(s.held))
+		}
 		if s.err != nil {
 			j.Failed = append(j.Failed, s.Node)
 			continue
-		}
-		from := len(held.Ranks)
-		if err := held.Add(s.Node, bytes.NewReader(s.held)); err != nil {
-			return fmt.Errorf("node %s: %w", s.Node, err)
 		}
 		for _, u := range held.Ranks[from:] {
 			j.at[u] = len(j.Each)
@@ -214,7 +209,6 @@ func (j *job) compare() error {
 	j.sum()
 	j.Text = j.paragraph()
 	slices.SortFunc(j.Each, func(a, b rankVerdict) int { return a.Rank - b.Rank })
-	return nil
 }
 
 // ownVerdict is what a rank's session says of that rank. Memories that say nothing new (a healthy one beside an

@@ -117,7 +117,8 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 	read func(context.Context) (*anatomy.History, error)) error {
 	var outs sink.Set
 	defer outs.Discard()
-	if err := outs.MakeDir(dir); err != nil {
+	folder, err := outs.Folder(dir)
+	if err != nil {
 		return err
 	}
 	t, err := a.openTablesOf(ctx, path, read)
@@ -133,11 +134,10 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 		if strings.Contains(table.Name, "(") {
 			continue // a function
 		}
-		out, err := sink.CreateNamed(filepath.Join(dir, table.Name+".parquet"))
+		out, err := folder.Create(rootdir.Element(table.Name) + ".parquet")
 		if err != nil {
-			return remedy.Add(err, "name another directory")
+			return err
 		}
-		outs.Add(out)
 		if err := t.Export(ctx, "FROM "+table.Name, out); err != nil {
 			return fmt.Errorf("table %s: %w", table.Name, err)
 		}

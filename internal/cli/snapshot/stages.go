@@ -90,7 +90,7 @@ func (o *stagesOptions) wants(name string) bool {
 
 // tell prints a document as JSON or as text.
 func (a *commands) tell(asJSON bool, told any, text func(w io.Writer)) error {
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(asJSON)}
 	defer out.Discard()
 	if asJSON {
 		if err := doc.WriteJSON(out, told); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/follow"
 	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/web"
 )
@@ -56,7 +57,7 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	var out sink.Sink = &sink.Spool{To: a.Answer(o.json)}
 	file, make := o.output, sink.Create
 	if file == "" && !o.json {
-		file, make = "memgauge-"+t.Name()+".html", sink.CreateNamed
+		file, make = reportName(t), sink.CreateNamed
 	}
 	if file != "" {
 		if out, err = make(file); err != nil {
@@ -75,6 +76,9 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	}
 	return nil
 }
+
+// reportName is the default name of a report. The session's own may come from another machine.
+func reportName(t ask.Target) string { return "memgauge-" + rootdir.Element(t.Name()) + ".html" }
 
 // write queries the session for what a report has, and writes it.
 func write(ctx context.Context, out io.Writer, t ask.Target, asJSON bool) error {

@@ -20,8 +20,10 @@ const (
 	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
 	helloPrefix  = "mg.hello."  // a node's word that it is there
 	hubPrefix    = "mg.hub."    // questions to the hub
-	shipPrefix   = "mg.rows."   // frames
+	shipPrefix   = "mg.rows."   // frames, as nodes send them
 	formerPrefix = "mg.ship."   // frames of an older memgauge, in a form that nobody reads any more
+	framePrefix  = "mg.frame."  // frames on their way into the stream, from the hub
+	keptPrefix   = "mg.kept."   // that a node's frame is on the disk
 	everybody    = "all"
 )
 

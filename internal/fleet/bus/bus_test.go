@@ -252,6 +252,9 @@ func TestShipped(t *testing.T) {
 			h.Close()
 			h.start(t)
 			hub = env.Must[*Conn](t)(h.Connect())
+			if err := hub.OpenStream(t.Context(), 64<<20, 1); err != nil {
+				t.Fatal(err)
+			}
 			shipAgain(t, c)
 		}
 	}

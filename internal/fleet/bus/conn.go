@@ -39,6 +39,10 @@ type Conn struct {
 	js   jetstream.JetStream
 	node string
 	lost chan struct{}
+	kept kept // of a node
+
+	inside bool // the hub's, to its own server
+	takes  bool // frames from nodes
 }
 
 // Dial connects.
@@ -51,7 +55,13 @@ func Dial(o DialOptions) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the hub at %s: %w", o.URL, explain(err))
 	}
-	c.node = o.Node
+	if c.node = o.Node; c.node == "" {
+		return c, nil
+	}
+	if err := c.hearKept(); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("reach the hub at %s: %w", o.URL, err)
+	}
 	return c, nil
 }
 
@@ -158,7 +168,7 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &Conn{nc: nc, js: js, lost: lost}, nil
+	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]chan struct{}{}}}, nil
 }
 
 // explain says in our words why a connection failed.
@@ -253,6 +263,7 @@ const (
 	answersWait = 1 << 16 // windows of 1,000 nodes with 4 sessions each
 	hellosWait  = 1 << 14 // those of all nodes at once, when a hub is there again
 	flowsWait   = 1 << 13 // 16 answers of 64 sessions say 8 times a window how far they are
+	framesWait  = 1 << 12 // frames: those that 1,000 nodes ship in some minutes, until they are in the stream
 	othersWait  = 1 << 10 // questions: of a node 16 are answered at a time
 )
 

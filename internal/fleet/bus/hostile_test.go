@@ -36,32 +36,91 @@ func shipping(t *testing.T) (hub, n1, n2 *Conn) {
 // them.
 func TestIDsOfOthers(t *testing.T) {
 	hub, n1, n2 := shipping(t)
-	for _, id := range []string{"n1/s/memgauge.events/1", ""} {
-		var opts []jetstream.PublishOpt
-		if id != "" {
-			opts = append(opts, jetstream.WithMsgID(id))
-		}
-		if _, err := n2.js.Publish(t.Context(), ship("n2"), []byte("hostile"), opts...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := n1.Ship(t.Context(), []byte("honest")); err != nil {
+	m := frameMsg(ship("n2"), "a", []byte("hostile"))
+	m.Header.Set(nats.MsgIdHdr, "n1/s/memgauge.events/1")
+	if err := errors.Join(n2.nc.PublishMsg(m), n2.Ship(t.Context(), []byte("hostile"))); err != nil {
 		t.Fatal(err)
 	}
-	// a node of before gives its frames such ids: the stream forgets the other's by its own clock
-	for end := time.Now().Add(20 * time.Second); ; {
-		old, err := n1.js.Publish(t.Context(), ship("n1"), []byte("of before"),
-			jetstream.WithMsgID("n1/s/memgauge.events/1"))
-		if err != nil || old.Duplicate && time.Now().After(end) {
-			t.Fatalf("%+v, %v", old, err)
-		}
-		if !old.Duplicate {
-			break
-		}
+	old := frameMsg(ship("n1"), "a", []byte("of before"))
+	old.Header.Set(nats.MsgIdHdr, "n1/s/memgauge.events/1")
+	if err := errors.Join(n1.nc.PublishMsg(old), n1.Ship(t.Context(), []byte("honest"))); err != nil {
+		t.Fatal(err)
 	}
 	came := take(t, hub, 4)
 	if !strings.Contains(came, "honest") || !strings.Contains(came, "of before") {
 		t.Errorf("only %s came", came)
+	}
+}
+
+// TestRepliesOfFrames: the subject that a node names for the answer to a frame hears nothing, in the server's own right
+// or the hub's: no other node's frames, no question, no order to the stream. So it is where the stream itself hears
+// nodes, as in a NATS of the user's.
+func TestRepliesOfFrames(t *testing.T) {
+	for _, inside := range []bool{true, false} {
+		h := open(t, nil)
+		hub := env.Must[*Conn](t)(h.Connect())
+		defer hub.Close()
+		hub.inside = inside
+		if err := hub.OpenStream(t.Context(), 64<<20, 1); err != nil {
+			t.Fatal(err)
+		}
+		n := env.Must[*Conn](t)(h.node(t, "n2", "n2", nil))
+		heard := make(chan string, 1000)
+		targets := []string{"mg.ship.n1", "mg.frame.n1", "mg.ask.all", "mg.hello.n1", "_INBOX.node-n1.x", "mg.kept.n1",
+			"$JS.API.STREAM.PURGE." + streamName, "_INBOX.hub.x"}
+		for _, to := range targets {
+			if _, err := hub.nc.Subscribe(to, func(m *nats.Msg) { heard <- m.Subject }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := hub.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range targets {
+			for _, id := range []string{"a", "no id"} {
+				m := frameMsg(ship("n2"), id, []byte("x"))
+				m.Reply = to
+				if err := n.nc.PublishMsg(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := errors.Join(n.Ship(t.Context(), []byte("last")), hub.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if len(heard) > 0 {
+			t.Errorf("inside %t: %s heard an answer", inside, <-heard)
+		}
+		if w, err := hub.Waiting(t.Context()); err != nil || w.Frames == 0 {
+			t.Errorf("inside %t: %+v frames are left, %v", inside, w, err)
+		}
+	}
+}
+
+// TestFlood: who sends more than any node has is put out, and not let in again for a while; others are not.
+func TestFlood(t *testing.T) {
+	h := open(t, nil)
+	n1 := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
+	n2 := env.Must[*Conn](t)(h.node(t, "n2", "n2", nil))
+	now := time.Now()
+	r := rates{at: now}
+	h.stopFloods(&r, now)
+	for range 2 * maxRate {
+		_ = n2.nc.Publish(Hello("n2"), nil) // until it is put out
+	}
+	_ = n2.Flush(t.Context())
+	h.stopFloods(&r, now.Add(time.Second))
+	if h.Refused()[whyFlood] == 0 {
+		t.Error("it is not counted")
+	}
+	if _, err := h.node(t, "n2", "n2", nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("it comes in again: %v", err)
+	}
+	if err := n1.Flush(t.Context()); err != nil || !n1.Up() {
+		t.Errorf("the other node: %v", err)
+	}
+	if h.flooded(h.keys["n2"], now.Add(2*floodFor)) {
+		t.Error("it is never let in again")
 	}
 }
 
@@ -91,15 +150,17 @@ func take(t *testing.T, hub *Conn, n int) string {
 
 // TestOneNodeFillsNoStream: a node whose frames nobody takes is refused beyond its share, and others are not.
 func TestOneNodeFillsNoStream(t *testing.T) {
-	_, n1, n2 := shipping(t)
-	refused := 0
+	hub, n1, n2 := shipping(t)
 	for range perNode + 10 {
-		if err := n2.Ship(t.Context(), []byte("x")); err != nil {
-			refused++
+		if err := n2.nc.PublishMsg(frameMsg(ship("n2"), "a", []byte("x"))); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if refused != 10 {
-		t.Errorf("%d of %d were refused", refused, perNode+10)
+	if err := n2.Ship(t.Context(), []byte("x")); !errors.Is(err, errNotKept) {
+		t.Errorf("beyond its share: %v", err)
+	}
+	if w, err := hub.Waiting(t.Context()); err != nil || w.Frames != perNode {
+		t.Errorf("%+v wait, %v", w, err)
 	}
 	if err := n1.Ship(t.Context(), []byte("y")); err != nil {
 		t.Errorf("another node's frame: %v", err)

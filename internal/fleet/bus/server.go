@@ -53,6 +53,10 @@ type Server struct {
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
 	keys    map[string]int   // connections of nodes, by their keys; see admits
+	floods  map[string]time.Time
+
+	over chan struct{} // closed at the end
+	once sync.Once
 }
 
 const (
@@ -112,7 +116,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
-	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{}}
+	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{},
+		floods: map[string]time.Time{}, over: make(chan struct{})}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
@@ -139,6 +144,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, remedy.Add(fmt.Errorf("listen at %s: it can't be had", o.Addr),
 			"another program may have the port: --listen takes another one")
 	}
+	go s.watchFloods()
 	return s, nil
 }
 
@@ -147,13 +153,18 @@ func (s *Server) Addr() string { return s.ns.Addr().String() }
 
 // Close ends the bus and waits for it.
 func (s *Server) Close() {
+	s.once.Do(func() { close(s.over) })
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
 
 // Connect is the hub's own connection, which needs no network.
 func (s *Server) Connect() (*Conn, error) {
-	return dial("", nats.InProcessServer(s.ns), nats.UserInfo(hubUser, s.internal), nats.Name("hub"))
+	c, err := dial("", nats.InProcessServer(s.ns), nats.UserInfo(hubUser, s.internal), nats.Name("hub"))
+	if err == nil {
+		c.inside = true
+	}
+	return c, err
 }
 
 // Refused counts whom the bus did not let in, by reason.
@@ -208,6 +219,7 @@ const (
 	whyLarge   = "message too large, or of no size"
 	whySubject = "message that it may not send or hear"
 	whySilent  = "message before a token"
+	whyFlood   = "too many messages a second"
 	whyMany    = "too many connections of nodes, or of this one"
 )
 
@@ -237,6 +249,8 @@ func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User
 		return nil, whyKey
 	case !s.o.Known(node, key):
 		return nil, whyOther
+	case s.flooded(key, time.Now()):
+		return nil, whyFlood
 	case !s.admits(key):
 		return nil, whyMany
 	}
@@ -268,7 +282,7 @@ func answering(node string) *server.Permissions {
 		Publish: &server.SubjectPermission{Allow: []string{Hello(node), ship(node), formerPrefix + token(node),
 			Answer(node, "*")}},
 		Subscribe: &server.SubjectPermission{Allow: []string{Ask(""), Ask(node), Grant(""), Grant(node), Flows(node),
-			inbox(nodeUser+token(node)) + ".>"}}}
+			keptPrefix + token(node), inbox(nodeUser+token(node)) + ".>"}}}
 }
 
 // inbox is the prefix of the subjects that answers to a user come on. Nodes hear nobody else's.

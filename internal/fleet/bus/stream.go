@@ -18,13 +18,12 @@ const (
 	streamName   = "MEMGAUGE"
 	consumerName = "lake"
 
-	// shipTime is for a frame to reach the hub's disk. A leader that is lost takes up to 10 s; the frame is then sent
-	// again.
+	// shipTime is for a frame to reach the hub's disk, and for the word of it. A leader that is lost takes up to 10 s;
+	// the frame is then sent again.
 	shipTime = 2 * time.Second
 	// sameFor is how long the stream takes a message's id for one that came before: as briefly as it can be told. Ids
 	// are the senders' words, and the stream compares those of all nodes: whoever sends another's first has its frames
-	// dropped, with an acknowledgement. Frames have none; the numbers of their rows tell which have come before. Nodes
-	// of before still send some.
+	// dropped. Frames have none; the numbers of their rows tell which have come before.
 	sameFor = 100 * time.Millisecond
 	// perNode bounds the frames of one node that wait, so that one can't take the room of all: a node with 8 ranks
 	// sends some 26 a minute, which the hub takes within one. Those beyond are refused, and stay with their node.
@@ -42,10 +41,19 @@ const (
 
 // OpenStream makes the stream of frames, or finds it. maxBytes bounds it; copies is how many servers keep each frame.
 func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error {
-	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: streamName,
-		Subjects: []string{shipPrefix + "*"}, Storage: jetstream.FileStorage, Replicas: copies,
+	from := shipPrefix
+	if c.inside {
+		from = framePrefix
+	}
+	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: streamName, Subjects: []string{from + "*"},
+		NoAck: true, RePublish: &jetstream.RePublish{Source: from + "*", Destination: keptPrefix + "{{wildcard(1)}}",
+			HeadersOnly: true}, Storage: jetstream.FileStorage, Replicas: copies,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: maxBytes,
 		MaxMsgsPerSubject: perNode, DiscardNewPerSubject: true, Duplicates: sameFor, MaxMsgSize: MaxMessage})
+	if err == nil && c.inside && !c.takes {
+		err = c.takeFrames()
+		c.takes = err == nil
+	}
 	if err != nil {
 		err = fmt.Errorf("open the stream: %w", err)
 		if copies > 1 {
@@ -88,20 +96,6 @@ func (c *Conn) Waiting(ctx context.Context) (Waiting, error) {
 	}
 	state := s.CachedInfo().State
 	return Waiting{state.Msgs, state.Bytes}, nil
-}
-
-// Ship sends a frame and returns when the hub has it on its disk.
-func (c *Conn) Ship(ctx context.Context, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, shipTime)
-	defer cancel()
-	ack, err := c.js.Publish(ctx, ship(c.node), data, jetstream.WithRetryAttempts(0))
-	if err == nil && ack.Duplicate { // it has no id, so nothing can have come before under it
-		err = errors.New("the bus took it for another")
-	}
-	if err != nil {
-		return fmt.Errorf("ship a frame: %w", err)
-	}
-	return nil
 }
 
 // Decline tells who sent a frame on Former why it was not taken, as a stream tells that it could not store one.

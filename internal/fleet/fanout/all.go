@@ -175,6 +175,7 @@ func (g *gathering) take(p Part) {
 		}
 	case p.Kind == Head && p.Session != nil:
 		p.Session.Node = p.Node // who speaks is for the bus to say
+		p.Session.bound()
 		if g.add(p.Node, p.Size, 1) {
 			g.open[key] = &Answer{Session: *p.Session}
 		}

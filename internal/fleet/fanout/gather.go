@@ -126,6 +126,7 @@ func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing
 	missing, err = a.gather(ctx, Question{Select: s}, nodes, func(p Part) {
 		if p.Kind == Head && p.Session != nil && shareOf(told, p.Node).fits(p.Size, 1) {
 			p.Session.Node = p.Node // who speaks is for the bus to say
+			p.Session.bound()
 			list = append(list, *p.Session)
 		}
 	})

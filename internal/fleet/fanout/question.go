@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +67,41 @@ type Session struct {
 	World   int       `json:"world,omitempty"`     // ranks of the whole job, 0 where nobody said
 	NodeNum int       `json:"node_rank,omitempty"` // of the node in the job
 	About   api.About `json:"about"`
+}
+
+// Bounds of what a node tells of a session in a list, which whoever asks may keep.
+const (
+	maxWord    = 512      // bytes of a name or a path
+	maxCommand = 16 << 10 // bytes of a command line
+	maxListed  = 1 << 16  // processes; a job of 8 ranks with their workers has some hundred
+)
+
+// bound cuts what a node tells of a session to what a list has room for.
+func (s *Session) bound() {
+	a := &s.About
+	for _, word := range []*string{&s.Job, &s.State, &a.ID, &a.Name, &a.Dir, &a.Cwd, &a.Host, &a.Memgauge} {
+		*word = cut(*word, maxWord)
+	}
+	room := maxCommand
+	for i, arg := range a.Command {
+		if a.Command[i] = cut(arg, room); len(a.Command[i]) < len(arg) {
+			a.Command = slices.Clone(append(a.Command[:i+1], "…"))
+			break
+		}
+		room -= len(arg) + 1
+	}
+	s.Ranks, s.PIDs = slices.Clone(s.Ranks[:min(len(s.Ranks), maxListed)]), s.PIDs[:min(len(s.PIDs), maxListed)]
+	if a.Snapshot != nil {
+		a.Snapshot.Path = cut(a.Snapshot.Path, maxWord)
+	}
+}
+
+// cut is a text of at most so many bytes, in memory of its own where it was longer.
+func cut(text string, most int) string {
+	if len(text) <= max(most, 0) {
+		return text
+	}
+	return strings.Clone(strings.ToValidUTF8(text[:max(most, 0)], ""))
 }
 
 // Kind of a part of an answer.

@@ -86,7 +86,9 @@ type trip struct {
 	parts chan Part
 	stop  func()
 
-	changes bool // it is a question that changes something
+	changes bool          // it is a question that changes something
+	endless bool          // an answer without a bound in time: it goes on, or code runs for as long as its user lets it
+	budget  time.Duration // that the node may still be waited for, where there is a bound
 
 	resp *http.Response
 	left []byte // of the newest part
@@ -100,15 +102,37 @@ func (t *trip) begin(q Question) (err error) {
 		return err
 	}
 	t.changes = needs.Changes()
+	t.endless, t.budget = t.changes || q.Follows(), t.way.a.Patience+wholeTime
 	t.asked, t.parts, t.stop, err = t.way.a.ask(q, 1)
 	return err
 }
 
-// head waits for the answer to begin. A node that is busy with a census says nothing for as long: what the caller's
-// context allows, once the node has said that it has the question.
+// leastRate is how many bytes a second make an answer longer than wholeTime.
+const leastRate = 1 << 20
+
+var errSlow = errors.New("it gives signs of life, and no answer")
+
+// wait gives the end of the node's time, which runs only while it is waited for, until stop. Signs of life alone don't
+// make it longer.
+func (t *trip) wait() (over <-chan time.Time, stop func()) {
+	if t.endless {
+		return nil, func() {}
+	}
+	began, timer := time.Now(), time.NewTimer(t.budget)
+	return timer.C, func() {
+		timer.Stop()
+		t.budget -= time.Since(began)
+	}
+}
+
+func (t *trip) slow() error { return fmt.Errorf("node %s: %w", t.way.s.Node, errSlow) }
+
+// head waits for the answer to begin. A node that is busy with a census says no more than that it lives.
 func (t *trip) head() (*http.Response, error) {
 	late := time.NewTimer(t.way.a.Patience)
 	defer late.Stop()
+	over, stop := t.wait()
+	defer stop()
 	for {
 		select {
 		case p := <-t.parts:
@@ -137,6 +161,9 @@ func (t *trip) head() (*http.Response, error) {
 		case <-late.C:
 			t.Close()
 			return nil, t.silent()
+		case <-over:
+			t.Close()
+			return nil, t.slow()
 		case <-t.ctx.Done():
 			t.Close()
 			return nil, context.Cause(t.ctx)
@@ -177,6 +204,8 @@ const silence = 30 * time.Second
 func (t *trip) next() {
 	late := time.NewTimer(silence)
 	defer late.Stop()
+	over, stop := t.wait()
+	defer stop()
 	select {
 	case p := <-t.parts:
 		switch {
@@ -185,6 +214,7 @@ func (t *trip) next() {
 			t.left = p.Data
 			if len(p.Data) > 0 {
 				t.read++
+				t.budget += time.Duration(len(p.Data)) * time.Second / leastRate
 			} else { // a sign of life
 				t.say(Flow{})
 			}
@@ -195,6 +225,8 @@ func (t *trip) next() {
 			t.end = io.EOF
 			t.over()
 		}
+	case <-over:
+		t.end = t.slow()
 	case <-late.C:
 		t.end = fmt.Errorf("node %s fell silent: %w", t.way.s.Node, io.ErrUnexpectedEOF)
 	case <-t.ctx.Done():

@@ -115,6 +115,25 @@ func (r Rows) Slice(from, to int) Rows {
 	return Rows{r.columns, r.from + from, to - from}
 }
 
+// Within is the rows with NULL where the k-th column, of type Int64 or Time, has a value that is less or more.
+func (r Rows) Within(k int, low, high int64) Rows {
+	c := r.Column(k)
+	beyond := func(row int) bool { return !c.Null(row) && (c.Int(row) < low || c.Int(row) > high) }
+	has, changed := make([]byte, (r.from+r.n+7)/8), false
+	for row := range r.n {
+		changed = changed || beyond(row)
+		if at := r.from + row; !c.Null(row) && !beyond(row) {
+			has[at/8] |= 1 << (at % 8)
+		}
+	}
+	if !changed {
+		return r
+	}
+	r.columns = slices.Clone(r.columns)
+	r.columns[k].has = has
+	return r
+}
+
 // Column has a value or NULL for each row. Int, Float, Bool and Text read a value; each is for columns of its types.
 type Column struct {
 	Field

@@ -17,7 +17,7 @@ import (
 // may is what docs/fleet.md says that users may do.
 var may = map[string]nats.User{"hub": {Publish: []string{">"}, Subscribe: []string{">"}},
 	"n1": {Publish: []string{"mg.hello.n1", "mg.rows.n1", "mg.answer.n1.*"},
-		Subscribe: []string{"mg.ask.all", "mg.ask.n1", "mg.flow.n1.*", "_INBOX.node-n1.>"}},
+		Subscribe: []string{"mg.ask.all", "mg.ask.n1", "mg.flow.n1.*", "mg.kept.n1", "_INBOX.node-n1.>"}},
 	"ask": {Publish: []string{"mg.ask.>", "mg.flow.>", "mg.hub.>"},
 		Subscribe: []string{"mg.answer.*.*", "_INBOX.ask.>"}}}
 

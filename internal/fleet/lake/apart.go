@@ -43,7 +43,17 @@ type verdict struct {
 	Why    string
 	Bad    bool // store.ErrBadFile
 	Memory bool // store.ErrMemory
+
+	Columns []string // of a bad file: those that can't be read where the others can
 }
+
+// badFile is a file that can't be read as it is.
+type badFile struct {
+	error
+	columns []string // as verdict's
+}
+
+func (b badFile) Unwrap() error { return b.error }
 
 // Query does the work and writes its verdict.
 func (k worker) Query(ctx context.Context, q api.QueryRequest, out io.Writer) (err error) {
@@ -57,6 +67,10 @@ func (k worker) Query(ctx context.Context, q api.QueryRequest, out io.Writer) (e
 		}
 	}
 	v := verdict{Bad: errors.Is(err, store.ErrBadFile), Memory: errors.Is(err, store.ErrMemory)}
+	if file, e := strconv.Atoi(q.SQL); v.Bad && e == nil && k.work.Merge == nil {
+		// without them the file is set aside as a whole
+		v.Columns, _ = store.BadColumns(ctx, cell.File(file), k.work.Columns, os.TempDir())
+	}
 	if err != nil {
 		v.Why = fmt.Sprintf("%.1000v", err)
 	}
@@ -94,7 +108,7 @@ func ask(ctx context.Context, c *cell.Cell, file int) error {
 	case v.Memory:
 		return fmt.Errorf("%w: %s", errBeyond, v.Why)
 	case v.Bad:
-		return fmt.Errorf("%w: %s", store.ErrBadFile, v.Why)
+		return badFile{fmt.Errorf("%w: %s", store.ErrBadFile, v.Why), v.Columns}
 	}
 	return errors.New(v.Why)
 }

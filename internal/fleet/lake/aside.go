@@ -107,13 +107,13 @@ func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileCo
 	}
 	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &does}, Files: filesOf(from), Work: dir}}
 	defer k.close()
-	return w.setAsideWhere(ctx, from, store.ErrBadFile, func(i int) error { return k.check(ctx, i) })
+	return w.setAsideWhere(ctx, from, columns, store.ErrBadFile, func(i int) error { return k.check(ctx, i) })
 }
 
 // setAsideWhere sets those files aside for which look gives such an error, and returns how many. Any other error ends
-// it.
-func (w *Writer) setAsideWhere(ctx context.Context, from []source, such error, look func(i int) error) (n int,
-	err error) {
+// it. What other nodes have in them stays.
+func (w *Writer) setAsideWhere(ctx context.Context, from []source, columns []store.FileColumn, such error,
+	look func(i int) error) (n int, err error) {
 	for i, f := range from {
 		bad := look(i)
 		switch {
@@ -121,6 +121,9 @@ func (w *Writer) setAsideWhere(ctx context.Context, from []source, such error, l
 			continue
 		case !errors.Is(bad, such):
 			return n, bad
+		}
+		if err := w.rescue(ctx, f, columns, bad); err != nil {
+			return n, err
 		}
 		if err := w.setAside(ctx, f.entry, bad); err != nil {
 			return n, err
@@ -137,8 +140,9 @@ const widest = 2048
 // siftAlone sets those of a merge's files aside whose widest rows alone take too much memory or time, and returns how
 // many.
 func (w *Writer) siftAlone(ctx context.Context, m store.Merge, from []source) (n int, err error) {
+	columns := append(slices.Clone(m.Columns), rowNumber)
 	m.Widest, m.MemoryLimit = widest, 2*store.MemoryLimit
-	return w.setAsideWhere(ctx, from, errBeyond, func(i int) error {
+	return w.setAsideWhere(ctx, from, columns, errBeyond, func(i int) error {
 		if err := w.mergeApart(ctx, m, from[i:i+1]); err != nil {
 			return err
 		}

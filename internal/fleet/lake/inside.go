@@ -2,11 +2,15 @@ package lake
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cell"
@@ -34,12 +38,20 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	if t.Work != nil {
 		return api.Handler(worker{work: *t.Work}, api.MayQuery, nil), nil
 	}
-	db, err := store.OpenFiles(ctx, t.Root, t.Views, store.Options{TempDir: os.TempDir()})
-	if err != nil {
+	i := &inside{task: t}
+	if err := i.open(ctx); err != nil {
 		return nil, err
 	}
-	rows := &service.Service{DB: db, Note: leftOut(t.Views)}
-	return api.Handler(inside{rows}, api.MayQuery, nil), nil
+	return api.Handler(i, api.MayQuery, nil), nil
+}
+
+func (i *inside) open(ctx context.Context) error {
+	db, err := store.OpenFiles(ctx, i.task.Root, i.task.Views, store.Options{TempDir: os.TempDir()})
+	if err != nil {
+		return err
+	}
+	i.Service = &service.Service{DB: db, Note: leftOut(i.task.Views)}
+	return nil
 }
 
 // maxNamed bounds the files that a note names: it travels in a header.
@@ -64,7 +76,91 @@ func leftOut(views []store.FileView) string {
 }
 
 // inside is the lake as the session of the cell's handler.
-type inside struct{ *service.Service }
+type inside struct {
+	*service.Service
+	task  task
+	asked sync.Mutex // a question may have the tables opened anew
+}
+
+// maxBad bounds the files that one question finds to be bad and leaves out.
+const maxBad = 16
+
+// Query answers a question. A file that turns out to be bad while it is read is left out, and the note says so: it lies
+// there until its hour is merged, and is to fail no question. What was answered already can't be taken back.
+func (i *inside) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	i.asked.Lock()
+	defer i.asked.Unlock()
+	for found := 0; ; found++ {
+		first := &beginning{to: w}
+		err := i.Service.Query(ctx, q, first)
+		if err == nil {
+			return first.pass()
+		}
+		if first.passed || found == maxBad || ctx.Err() != nil || !i.leaveOut(ctx, err) {
+			return err
+		}
+	}
+}
+
+var namedFile = regexp.MustCompile(`Parquet file "([^"]+)"`)
+
+// leaveOut opens the tables without the file that an error names, if that can't be read by itself either: the words of
+// an error may be those of a row.
+func (i *inside) leaveOut(ctx context.Context, err error) bool {
+	named := namedFile.FindStringSubmatch(err.Error())
+	if named == nil {
+		return false
+	}
+	found := false
+	for k := range i.task.Views {
+		v := &i.task.Views[k]
+		at := slices.Index(v.Files, named[1])
+		if at < 0 {
+			continue
+		}
+		if bad := store.CheckParquet(ctx, named[1], v.Columns, nil, os.TempDir()); errors.Is(bad, store.ErrBadFile) {
+			v.Files = slices.Delete(slices.Clone(v.Files), at, at+1)
+			v.Odd, found = append(v.Odd, store.BadFile{Path: named[1], Why: bad.Error()}), true
+		}
+	}
+	if !found {
+		return false
+	}
+	before := i.Service
+	if i.open(ctx) != nil {
+		return false
+	}
+	_ = before.DB.Close() // it has answered nothing
+	return true
+}
+
+// beginning keeps the first bytes of an answer back, so that another one can take its place.
+type beginning struct {
+	to     io.Writer
+	kept   []byte
+	passed bool
+}
+
+const maxKept = 4 << 20
+
+func (b *beginning) Write(p []byte) (int, error) {
+	if !b.passed && len(b.kept)+len(p) <= maxKept {
+		b.kept = append(b.kept, p...)
+		return len(p), nil
+	}
+	if err := b.pass(); err != nil {
+		return 0, err
+	}
+	return b.to.Write(p)
+}
+
+// pass hands over what was kept.
+func (b *beginning) pass() error {
+	kept := b.kept
+	b.kept, b.passed = nil, true
+	_, err := b.to.Write(kept)
+	return err
+}
 
 // docs are the lines of the columns that a lake's tables have besides those of a session's.
 var docs = map[string]string{"job": "name of the job", "node": "name of the machine",
@@ -73,7 +169,7 @@ var docs = map[string]string{"job": "name of the job", "node": "name of the mach
 	"hour": "hour (UTC) of ts, from 00 to 23; likewise"}
 
 // Tables describes the tables.
-func (i inside) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+func (i *inside) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	list, err := i.Service.Tables(ctx, all)
 	list = slices.DeleteFunc(list, func(x model.Table) bool { return x.Schema == "main" })
 	for i := range list {

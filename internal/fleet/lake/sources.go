@@ -165,7 +165,7 @@ func (w *Writer) blame(ctx context.Context, m store.Merge, from []source, err er
 		return err
 	}
 	theirs := slices.DeleteFunc(slices.Clone(from), func(f source) bool { return f.name == "" })
-	bad, e := w.sift(ctx, theirs, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+	bad, e := w.sift(ctx, theirs, append(slices.Clone(m.Columns), rowNumber))
 	if bad == 0 && e == nil && errors.Is(err, errBeyond) {
 		bad, e = w.siftAlone(ctx, m, theirs)
 	}

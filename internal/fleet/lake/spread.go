@@ -71,7 +71,7 @@ func spread(b frame.Batch, into map[hour][]piece) error {
 	if err != nil {
 		return fmt.Errorf("append to the lake: %w", err)
 	}
-	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, b.Rows}
+	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, tame(b.Rows)}
 	for _, r := range runs(b) {
 		h := hour{dir, b.Job, r.begin}
 		into[h] = append(into[h], whole.slice(span{b.First + uint64(r.from), b.First + uint64(r.to) - 1}))

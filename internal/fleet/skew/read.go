@@ -106,14 +106,18 @@ func (h *Held) Ask(node string, s Source, query func(sql string, w io.Writer) er
 	return read
 }
 
-// Add reads one answer to Statement, as lines of JSON. node is whose it is; "": the rows say that. What follows
-// something unreadable is left out.
+// Add reads one answer to Statement, as lines of JSON. node is whose it is; "": the rows say that. One that can't be
+// read whole adds nothing.
 func (h *Held) Add(node string, from io.Reader) error {
-	for dec := json.NewDecoder(from); ; {
+	var list []series
+	for dec := json.NewDecoder(from); len(list) <= maxSeries; {
 		var s series
 		err := dec.Decode(&s)
 		switch {
 		case errors.Is(err, io.EOF):
+			for _, s := range list {
+				h.add(s)
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("what ranks held: %w", err)
@@ -123,9 +127,13 @@ func (h *Held) Add(node string, from io.Reader) error {
 		if node != "" {
 			s.Node = node
 		}
-		h.add(s)
+		list = append(list, s)
 	}
+	return fmt.Errorf("what ranks held: more than %d of them", maxSeries)
 }
+
+// maxSeries bounds an answer: all ranks that are told, and as many hosts.
+const maxSeries = 2 * MaxUnits
 
 func (h *Held) add(s series) {
 	h.mu.Lock()

@@ -228,7 +228,9 @@ class Control:
     def _stacks(self, connection, with_locals):
         from . import stacks
         try:
-            text = stacks.report(with_locals)
+            text = stacks.allowance.report(with_locals)
+        except stacks.Spent as error:
+            connection.send(ERROR, encode("backtrace: %s" % error))
         except Exception as error:
             connection.send(ERROR, encode("backtrace: %s: %s" % (type(error).__name__, error)))
         else:

@@ -1,0 +1,94 @@
+package bus
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Bounds of what a node sends, over all its connections, and what one who asks does over one.
+const (
+	// maxRate bounds the messages a second: an answer of 640 MB/s has so many.
+	maxRate = 10_000
+	// floodLook is between looks at how many came. Until the next, a node sends as it likes.
+	floodLook = time.Second
+	// floodFor is how long a node is not let in after a flood.
+	floodFor = time.Minute
+)
+
+// rates are how many messages each connection had sent at the last look.
+type rates struct {
+	at   time.Time
+	sent map[uint64]int64 // by the connection's number
+}
+
+// watchFloods looks until the bus ends.
+func (s *Server) watchFloods() {
+	tick := time.NewTicker(floodLook)
+	defer tick.Stop()
+	r := rates{at: time.Now()}
+	for {
+		select {
+		case now := <-tick.C:
+			s.stopFloods(&r, now)
+		case <-s.over:
+			return
+		}
+	}
+}
+
+// stopFloods ends the connections of who has sent too much since the last look. A node is not let in for a while then.
+func (s *Server) stopFloods(r *rates, now time.Time) {
+	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	if err != nil {
+		return
+	}
+	most := int64(maxRate * max(1, now.Sub(r.at).Seconds()))
+	sent, came := map[uint64]int64{}, map[string]int64{}
+	for _, one := range all.Conns {
+		sent[one.Cid] = one.InMsgs
+		came[sender(one)] += one.InMsgs - r.sent[one.Cid]
+	}
+	r.at, r.sent = now, sent
+	for _, one := range all.Conns {
+		if came[sender(one)] <= most || one.AuthorizedUser == hubUser {
+			continue
+		}
+		if one.AuthorizedUser != askUser {
+			s.shutOut(one.AuthorizedUser, now.Add(floodFor))
+		}
+		if n := s.refuse(whyFlood); Seldom(n) {
+			s.o.Log.Warn("ended a connection", "why", whyFlood, "from", one.IP, "as", clip(one.Name), "so far", n)
+		}
+		_ = s.ns.DisconnectClientByID(one.Cid) // or it has gone by itself
+	}
+}
+
+// sender is a node's key, or the connection's number of one who asks: those have one name.
+func sender(c *server.ConnInfo) string {
+	if c.AuthorizedUser == askUser {
+		return strconv.FormatUint(c.Cid, 10)
+	}
+	return c.AuthorizedUser
+}
+
+func (s *Server) shutOut(key string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.floods) >= maxConnections {
+		s.floods = map[string]time.Time{}
+	}
+	s.floods[key] = until
+}
+
+// flooded says whether a node is not let in for what it has sent.
+func (s *Server) flooded(key string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, known := s.floods[key]
+	if known && now.After(until) {
+		delete(s.floods, key)
+	}
+	return known && !now.After(until)
+}

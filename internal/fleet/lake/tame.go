@@ -1,0 +1,29 @@
+package lake
+
+import (
+	"time"
+
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+)
+
+// Bounds of values. A node may send any, and a question to all rows fails with the first on which its arithmetic does:
+// the difference of two whole numbers within them still is one, and all parts of a date can be had of a time.
+const maxWhole = 1<<62 - 1
+
+var (
+	firstTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	lastTime  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMicro()
+)
+
+// tame makes NULL of values that nothing of ours has.
+func tame(r frame.Rows) frame.Rows {
+	for k, f := range r.Fields() {
+		switch f.Type {
+		case frame.Int64:
+			r = r.Within(k, -maxWhole, maxWhole)
+		case frame.Time:
+			r = r.Within(k, firstTime, lastTime)
+		}
+	}
+	return r
+}
