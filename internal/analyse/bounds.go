@@ -169,8 +169,11 @@ func readSource(path string, since time.Time) []string {
 }
 
 // boundOf says whether a container that goes by a name, and is added to at a line (from 1; 0: unknown), has a bound. It
-// looks for each answer once.
+// looks for each answer once. A file that could not be read, nil, has none.
 func (o *outline) boundOf(name string, line int) detect.Bound {
+	if o == nil {
+		return detect.Bound{}
+	}
 	q := asked{name, line}
 	b, known := o.answers[q]
 	if !known && name != "" {

@@ -169,7 +169,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"run", "--budget", "200%", "--", "true"}, 2, "--budget"},
 		{[]string{"run", "--trace", "some", "--", "true"}, 2, "--trace"},
 		{[]string{"run", "--max-disk", "1KiB", "--", "true"}, 2, "--max-disk"},
-		{[]string{"run", "--name", "4711", "--", "true"}, 1, "PID"},
+		{[]string{"run", "--name", "4711", "--", "true"}, 2, "PID"},
 		{[]string{"run", "--session", full, "--", "true"}, 1, "not empty"},
 		{[]string{"frobnicate"}, 2, "not a command"},
 		{[]string{"query", "--session", filepath.Join(w.home, "nowhere"), "SELECT 1"}, 1, "no such session"},

@@ -23,7 +23,7 @@ func TestNamesForgeNothing(t *testing.T) {
 	dir := t.TempDir()
 	var pickle bytes.Buffer
 	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{{{Action: snapshot.Alloc, Addr: 1 << 20, Size: 1 << 20, Time: 1,
-		Frames: []snapshot.Frame{{File: evil, Line: 1, Name: evil}}}}}}
+		Frames: []snapshot.Frame{{File: evil + ".py", Line: 1, Name: evil}}}}}}
 	if err := snapshot.WritePickle(&pickle, s); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -128,18 +127,6 @@ func (a *commands) listen(ctx context.Context, addr string) (net.Listener, error
 	}
 	fmt.Fprintf(a.Stderr, "memgauge: %v: 127.0.0.1 serves instead, whose ports other users may have had before\n", err)
 	return l.Listen(ctx, "tcp", "127.0.0.1:0")
-}
-
-// maxToken bounds what is read of a token's file, in bytes.
-const maxToken = 4 << 10
-
-func readToken(path string) ([]byte, error) {
-	f, err := rootdir.OpenNamed(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxToken))
 }
 
 // served reads what is needed to serve somebody beyond this machine, and refuses to do it without.
