@@ -118,10 +118,9 @@ func boundsIn(programs map[string]*outline, p *detect.Process) map[string]detect
 
 // boundIn looks in the file that adds to the container, or where that is not known in all, if they agree.
 func boundIn(programs map[string]*outline, name, site string) (b detect.Bound) {
-	if path, line := placeOf(site); programs[path] != nil {
-		if b = programs[path].boundOf(name, line); b.Kind != detect.BoundUnknown {
-			return b
-		}
+	path, line := placeOf(site)
+	if b = programs[path].boundOf(name, line); b.Kind != detect.BoundUnknown {
+		return b
 	}
 	for _, o := range programs {
 		if c := o.boundOf(name, 0); c.Kind != detect.BoundUnknown {
@@ -169,14 +168,14 @@ func readSource(path string, since time.Time) []string {
 }
 
 // boundOf says whether a container that goes by a name, and is added to at a line (from 1; 0: unknown), has a bound. It
-// looks for each answer once. A file that could not be read, nil, has none.
+// looks for each answer once. The nil outline is of a file that can't be read, and knows of no bound.
 func (o *outline) boundOf(name string, line int) detect.Bound {
-	if o == nil {
+	if o == nil || name == "" {
 		return detect.Bound{}
 	}
 	q := asked{name, line}
 	b, known := o.answers[q]
-	if !known && name != "" {
+	if !known {
 		b = o.search(name, line-1)
 		o.answers[q] = b
 	}

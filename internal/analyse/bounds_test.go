@@ -71,15 +71,3 @@ func TestBoundsOfHostileSource(t *testing.T) {
 		t.Errorf("%d looks", o.looks)
 	}
 }
-
-// TestSourceThatCannotBeRead: a file of the program that is not there, or may not be read, says nothing; others do.
-func TestSourceThatCannotBeRead(t *testing.T) {
-	there := parse([]string{"def f():", " kept.append(x)", " del kept[:-20]"})
-	programs := map[string]*outline{"/away.py": nil, "/there.py": there}
-	if b := boundIn(programs, "kept", "/away.py:7"); b.Kind == detect.BoundUnknown {
-		t.Error("the file that is there was not asked")
-	}
-	if b := boundIn(map[string]*outline{"/away.py": nil}, "kept", "/away.py:7"); b.Kind != detect.BoundUnknown {
-		t.Errorf("nothing says %+v", b)
-	}
-}

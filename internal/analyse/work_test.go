@@ -2,6 +2,7 @@ package analyse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -55,14 +56,19 @@ func holders(program, library string, censuses, rows int) *model.Batch {
 func framework(t testing.TB, censuses, rows int) *store.DB {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(context.Background(), store.Options{Path: filepath.Join(dir, "session.duckdb")})
+	program := sourceFile(t, filepath.Join(dir, "train.py"), 300)
+	library := sourceFile(t, filepath.Join(dir, "lib/site-packages/transformers/trainer.py"), 4757)
+	return stored(t, cudaRun(900, 64*kib, 0), holders(program, library, censuses, rows))
+}
+
+func stored(t testing.TB, batches ...*model.Batch) *store.DB {
+	t.Helper()
+	db, err := store.Open(context.Background(), store.Options{Path: filepath.Join(t.TempDir(), "session.duckdb")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	program := sourceFile(t, filepath.Join(dir, "train.py"), 300)
-	library := sourceFile(t, filepath.Join(dir, "lib/site-packages/transformers/trainer.py"), 4757)
-	for _, b := range []*model.Batch{cudaRun(900, 64*kib, 0), holders(program, library, censuses, rows)} {
+	for _, b := range batches {
 		if err := db.Append(context.Background(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -92,6 +98,35 @@ func TestSourcesAreReadOnce(t *testing.T) {
 		want := detect.Bound{Kind: detect.Bounded, Items: 300}
 		if b := in.Processes[0].Bounds["main().part0.kept"]; b != want || looks > 20 {
 			t.Errorf("%+v after %d looks, want %+v", b, looks, want)
+		}
+	}
+}
+
+// TestSourceThatSaysNothing: a program's file may be gone, changed since the run began, or kept from who judges. The
+// verdict goes without it, and by what the program's other files say.
+func TestSourceThatSaysNothing(t *testing.T) {
+	for how, spoil := range map[string]func(path string) error{
+		"gone":    os.Remove,
+		"changed": func(path string) error { return os.Chtimes(path, time.Time{}, time.Now()) },
+		"no file": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+	} {
+		dir := t.TempDir()
+		program := sourceFile(t, filepath.Join(dir, "train.py"), 3)
+		other := sourceFile(t, filepath.Join(dir, "data.py"), 3)
+		if err := spoil(program); err != nil {
+			t.Fatal(err)
+		}
+		for beside, want := range map[string]detect.Bound{program: {}, other: {Kind: detect.Bounded, Items: 300}} {
+			db, sources := stored(t, cudaRun(9, 0, 0), holders(program, beside, 3, 6)), &Sources{}
+			for range 2 {
+				in, err := Load(t.Context(), db, Options{Sources: sources})
+				if err != nil {
+					t.Fatalf("%s: %v", how, err)
+				}
+				if b := in.Processes[0].Bounds["main().part0.kept"]; b != want {
+					t.Errorf("%s, beside %s: %+v, want %+v", how, filepath.Base(beside), b, want)
+				}
+			}
 		}
 	}
 }
