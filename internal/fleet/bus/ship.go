@@ -40,10 +40,14 @@ func (c *Conn) hearKept() error {
 			delete(c.kept.waiting, id)
 		}
 	})
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		err = ErrLost
+	}
 	if err != nil {
 		return fmt.Errorf("hear what is kept: %w", err)
 	}
-	return sub.SetPendingLimits(othersWait, maxPending)
+	_ = sub.SetPendingLimits(othersWait, maxPending)
+	return nil
 }
 
 // Ship sends a frame and returns when the hub has it on its disk.
