@@ -38,27 +38,40 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 
 // Each is Rows for a result of any length: it calls take for each row, and an error from take ends the query.
 func Each[T any](ctx context.Context, db Querier, sql string, take func(T) error) error {
+	return Through(ctx, func(ctx context.Context, w io.Writer) error {
+		err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, w)
+		if err != nil {
+			err = fmt.Errorf("read the session: %w", err)
+		}
+		return err
+	}, func(r io.Reader) error { return DecodeEach(r, take) })
+}
+
+// Through has an answer read while it is written, so that nobody holds it whole. A reader that fails ends the question.
+// The error is the question's own where the reader has met no other.
+func Through(ctx context.Context, ask func(context.Context, io.Writer) error, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()
-	asked := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
-		err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, w)
+		err := ask(ctx, w)
 		w.CloseWithError(err) // nil is the end
-		asked <- err
+		ended <- err
 	}()
-	err := decodeEach(r, take)
+	err := read(r)
 	if err != nil {
 		cancel()
 	}
 	r.CloseWithError(err) // whoever still writes
-	if asked := <-asked; asked != nil && (err == nil || errors.Is(err, asked)) {
-		return fmt.Errorf("read the session: %w", asked)
+	if asked := <-ended; asked != nil && (err == nil || errors.Is(err, asked)) {
+		return asked
 	}
 	return err
 }
 
-func decodeEach[T any](from io.Reader, take func(T) error) error {
+// DecodeEach calls take for each row of an answer in lines of JSON.
+func DecodeEach[T any](from io.Reader, take func(T) error) error {
 	for dec := json.NewDecoder(from); ; {
 		var row T
 		switch err := dec.Decode(&row); {

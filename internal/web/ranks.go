@@ -110,9 +110,9 @@ func (s *Server) tell(ctx context.Context, m Member, held *skew.Held) (cells []r
 		return nil, err
 	}
 	if cells, err = api.Rows[rankCell](ctx, d, ranksSQL); err == nil {
-		err = held.Ask(m.Node, skew.Session, func(sql string, w io.Writer) error {
-			return d.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, w)
-		})
+		err = api.Through(ctx, func(ctx context.Context, w io.Writer) error {
+			return d.Query(ctx, api.QueryRequest{SQL: skew.Session.Statement(), Format: "ndjson"}, w)
+		}, func(r io.Reader) error { return held.Add(m.Node, r) })
 	}
 	s.doors.leave(d, err)
 	return cells, err

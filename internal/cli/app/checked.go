@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,11 +39,7 @@ func Check(flags *pflag.FlagSet, flag string, check func(text string) error) {
 func OneOf(words ...string) func(string) error {
 	return func(text string) error {
 		for word := range strings.SplitSeq(text, ",") {
-			known := false
-			for _, w := range words {
-				known = known || w == word
-			}
-			if !known {
+			if !slices.Contains(words, word) {
 				return errors.New("not one of " + strings.Join(words, ", "))
 			}
 		}

@@ -259,13 +259,19 @@ func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 // Close ends the process that answers.
 func (t *Tables) Close() error { return t.cell.Close() }
 
+// ask runs a statement of ours and has its answer read, as lines of JSON.
+func (t *Tables) ask(ctx context.Context, sql string, read func(io.Reader) error) error {
+	err := api.Through(ctx, func(ctx context.Context, w io.Writer) error {
+		return t.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Note: t.Note}, w)
+	}, read)
+	t.Note = nil // one question says it
+	return err
+}
+
 // Compare judges the ranks of a job against each other.
 func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	held := skew.NewHeld()
-	err := held.Ask("", skew.Lake(job), func(sql string, w io.Writer) error {
-		return t.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Note: t.Note}, w)
-	})
-	t.Note = nil // one question says it
+	err := t.ask(ctx, skew.Lake(job).Statement(), func(r io.Reader) error { return held.Add("", r) })
 	if err != nil {
 		return skew.Report{}, fmt.Errorf("compare the ranks: %w", err)
 	}
@@ -274,8 +280,13 @@ func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 
 // Jobs are the jobs of a lake, by name.
 func (t *Tables) Jobs(ctx context.Context) (names []string, err error) {
-	err = t.each(ctx, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []string) {
-		names = append(names, text(v[0]))
-	})
+	take := func(row struct {
+		Job string `json:"job"`
+	}) error {
+		names = append(names, row.Job)
+		return nil
+	}
+	err = t.ask(ctx, "SELECT DISTINCT job FROM python.steps ORDER BY 1",
+		func(r io.Reader) error { return api.DecodeEach(r, take) })
 	return names, err
 }

@@ -89,23 +89,6 @@ func NewHeld() *Held {
 	return &Held{Input: Input{Memory: NewGrid(), Process: NewGrid(), Time: NewGrid(), Host: NewGrid()}}
 }
 
-// Ask adds the answer of a node's session, or of a lake (node ""), to the statement that query is given.
-func (h *Held) Ask(node string, s Source, query func(sql string, w io.Writer) error) error {
-	r, w := io.Pipe()
-	asked := make(chan error, 1)
-	go func() {
-		err := query(s.Statement(), w)
-		w.CloseWithError(err)
-		asked <- err
-	}()
-	read := h.Add(node, r)
-	r.CloseWithError(errors.New("the answer is read no further"))
-	if err := <-asked; read == nil || errors.Is(read, err) {
-		return err
-	}
-	return read
-}
-
 // Add reads one answer to Statement, as lines of JSON. node is whose it is; "": the rows say that. One that can't be
 // read whole adds nothing.
 func (h *Held) Add(node string, from io.Reader) error {
