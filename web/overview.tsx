@@ -76,7 +76,7 @@ export function Overview({ a, v, news, live, place }: {
           steps={bySteps && clock ? { t: clock.t, step: clock.parts.step } : null} onZoom={zoom} onHover={setHover} onPin={mark} />)}
       </Keys>
       <details class="panels"><summary>{t("panels")}</summary>{all.map((s) => {
-        const k = keyOf(s), on = shown.includes(s);
+        const on = shown.includes(s);
         return <label><input type="checkbox" checked={on} onChange={() => {
           const next = on ? shown.filter((x) => x !== s) : all.filter((x) => x === s || shown.includes(x));
           setChosen(next.map(keyOf));

@@ -20,7 +20,7 @@ function Report({ id, version }: { id: string; version: string }) {
         <option value="zh-CN" lang="zh-CN">简体中文</option>
       </select></header>
     <main id="main" tabIndex={-1} key={lang()}>
-      <Session place={place} config={{ version, allow_eval: false, first: id }} /></main>
+      <Session place={place} config={{ version, allow_eval: false, first: id, job: "" }} /></main>
     <footer>memgauge {version}</footer>
   </>;
 }

@@ -1,6 +1,7 @@
 // Command web makes the page that memgauge web serves: it fetches the packages of web/packages.lock, bundles web/ with
 // esbuild, and writes the files, compressed, into internal/web/bundle, where they are embedded. With -fetch NAME it
-// only fetches that package, and prints where it lies.
+// only fetches that package, and prints where it lies. With -lint it only checks types and form of web/, with -format it
+// writes the form.
 package main
 
 import (
@@ -31,16 +32,21 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("web: ")
 	fetch := flag.String("fetch", "", "only fetch this package, and print its directory")
+	check := flag.Bool("lint", false, "only check the types and the form of web/")
+	format := flag.Bool("format", false, "write the form of web/, and check its types")
 	flag.Parse()
-	if err := run(*fetch); err != nil {
+	if err := run(*fetch, *check || *format, *format); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(fetch string) error {
+func run(fetch string, check, format bool) error {
 	list, err := npm.Locked(".")
 	if err != nil {
 		return err
+	}
+	if check {
+		return lint(context.Background(), list, format)
 	}
 	if fetch != "" {
 		i := slices.IndexFunc(list, func(p npm.Package) bool { return p.Name == fetch })

