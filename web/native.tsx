@@ -2,6 +2,7 @@
 import { type Burned, get, of } from "./api";
 import { Graph } from "./flame";
 import * as f from "./format";
+import { held } from "./held";
 import { t } from "./i18n";
 import { Shown, Table } from "./parts";
 import { useLoad } from "./state";
@@ -12,7 +13,7 @@ interface Answer { lines: Line[]; root: Burned | null }
 export function Native({ id }: { id: string }) {
   const native = useLoad<Answer>((s) => get(of(id, "native"), s), [id]);
   return <>
-    <div class="bar"><h2>{t("native")}</h2><button onClick={native.again} disabled={native.busy}>{t("refresh")}</button></div>
+    <div class="bar"><h2>{t("native")}</h2>{!held && <button onClick={native.again} disabled={native.busy}>{t("refresh")}</button>}</div>
     <Shown of={native}>{(a) => !a.root ? <p class="state">{t("nonative")}</p> : <>
       <Table label={t("native")} head={[t("site"), t("called"), t("bytes"), "±", t("growth")]} numeric={[2, 3, 4]}
         rows={a.lines.map((l) => [<code>{l.site}</code>, <code>{l.called}</code>, f.bytes(l.bytes), f.bytes(l.half), f.signed(l.grown)])} />

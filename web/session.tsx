@@ -1,20 +1,12 @@
 // A session's page: the sentence that says how it stands, and its views.
 import { useEffect, useState } from "preact/hooks";
 import { type About, type Config, type News, type Verdicts, get, listen, of } from "./api";
-import { Cost } from "./cost";
-import { Eval } from "./eval";
-import { FlameGraph } from "./flame";
 import * as f from "./format";
 import { held } from "./held";
 import { lang, t } from "./i18n";
-import { Native } from "./native";
-import { Overview } from "./overview";
-import { Shown, Verdict } from "./parts";
-import { SQL } from "./sql";
-import { Stacks } from "./stacks";
+import { Failed, Shown, Verdict } from "./parts";
 import { type Place, link, useLoad } from "./state";
-import { Tensors } from "./tensors";
-import { Cards } from "./verdicts";
+import { type Shows, viewsOf } from "./views";
 
 const judgeEvery = 15000; // ms; a judgement reads the whole series
 const describeEvery = 10000; // ms; processes come and go
@@ -32,42 +24,39 @@ export function Session({ place, config }: { place: Place; config: Config }) {
     return () => timers.forEach(clearInterval);
   }, [live]);
   return <Shown of={about}>{(a) => {
-    if (held) return <Whole a={a} v={verdicts.value} live={live} place={place} />;
-    const views = ["overview", "verdicts", "tensors", "native", "stacks", "sql", "cost", ...(config.allow_eval && live ? ["eval"] : [])];
-    const view = views.includes(place.view) ? place.view : "overview";
-    return <>
-      <Head a={a} v={verdicts.value} news={news} live={live} />
-      {lost && live && <p class="state bad" role="status">{t("lostlive")}</p>}
-      {!live && <p class="state over" role="status">{t("ended", a.end.known ? a.end.text : t("endedunseen"))}</p>}
-      <nav class="tabs" aria-label={a.name}>{views.map((v) =>
-        <a href={link(id, v)} aria-current={v === view ? "page" : undefined}>{t(v)}</a>)}</nav>
-      {view === "overview" && <Overview a={a} v={verdicts.value} news={news} live={live} place={place} />}
-      {view === "verdicts" && <Shown of={verdicts}>{(v) => <Cards v={v} id={id} />}</Shown>}
-      {view === "tensors" && <Tensors id={id} live={live} place={place} />}
-      {view === "native" && <Native id={id} />}
-      {view === "stacks" && <Stacks id={id} live={live} />}
-      {view === "sql" && <SQL id={id} place={place} />}
-      {view === "cost" && <Cost id={id} />}
-      {view === "eval" && <Eval id={id} processes={a.processes} />}
-    </>;
+    const shows: Shows = { a, verdicts, news, live, place, config };
+    return held ? <Whole {...shows} /> : <One {...shows} lost={lost} />;
   }}</Shown>;
 }
 
-// Whole is a report: a page to read from top to bottom, and to print. What a live trainer must be asked for is not in it.
-function Whole({ a, v, live, place }: { a: About; v?: Verdicts; live: boolean; place: Place }) {
-  const views = ["overview", "verdicts", "tensors", ...(held!.flame ? ["flame"] : []), "cost"];
-  useEffect(() => { if (views.includes(place.view) && place.view !== "overview") document.getElementById("v-" + place.view)?.scrollIntoView(); }, [place.view]);
+// One is the page: a view at a time.
+function One({ lost, ...s }: Shows & { lost: boolean }) {
+  const views = viewsOf(s), shown = views.find((v) => v.name === s.place.view) ?? views[0];
   return <>
-    <Head a={a} v={v} live={live} />
-    <p class="state over">{live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : t("ended", a.end.known ? a.end.text : t("endedunseen"))}</p>
-    <nav class="tabs" aria-label={a.name}>{views.map((x) => <a href={link(a.id, x)}>{t(x)}</a>)}</nav>
-    <div id="v-overview"><Overview a={a} v={v} live={live} place={place} /></div>
-    <div id="v-verdicts">{v && <Cards v={v} id={a.id} />}</div>
-    <div id="v-tensors"><Tensors id={a.id} live={live} place={place} /></div>
-    {held!.flame && <div id="v-flame"><FlameGraph of={held!.flame} /></div>}
-    <div id="v-cost"><Cost id={a.id} /></div>
+    <Head {...s} />
+    {lost && s.live && <p class="state bad" role="status">{t("lostlive")}</p>}
+    {!s.live && <p class="state over" role="status">{ended(s.a)}</p>}
+    <nav class="tabs" aria-label={s.a.name}>{views.map((v) =>
+      <a href={link(s.a.id, v.name)} aria-current={v === shown ? "page" : undefined}>{t(v.name)}</a>)}</nav>
+    {shown.show(s)}
   </>;
 }
+
+// Whole is a report: a page to read from top to bottom, and to print.
+function Whole(s: Shows) {
+  const views = viewsOf(s), first = views[0].name;
+  useEffect(() => {
+    if (s.place.view !== first) document.getElementById("v-" + s.place.view)?.scrollIntoView();
+  }, [s.place.view]);
+  return <>
+    <Head {...s} />
+    <p class="state over">{s.live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : ended(s.a)}</p>
+    <nav class="tabs" aria-label={s.a.name}>{views.map((v) => <a href={link(s.a.id, v.name)}>{t(v.name)}</a>)}</nav>
+    {views.map((v) => <div id={"v-" + v.name}>{v.show(s)}</div>)}
+  </>;
+}
+
+const ended = (a: About) => t("ended", a.end.known ? a.end.text : t("endedunseen"));
 
 // useNews listens to the server until the session's end is final: what tells of it is recorded a moment after it was seen.
 function useNews(id: string, live: boolean, ended: () => void) {
@@ -91,10 +80,12 @@ function useNews(id: string, live: boolean, ended: () => void) {
   return { news, lost };
 }
 
-function Head({ a, v, news, live }: { a: About; v?: Verdicts; news?: News; live: boolean }) {
+function Head({ a, verdicts, news, live }: Shows) {
+  const v = verdicts.value;
   return <div class="head">
     <h1>{a.name} {live && !held && <span class="chip live">● {t("live")}</span>}</h1>
     <p class="sentence" role="status"><Verdict value={v?.verdict} /> {sentence(a, v, news, live)}</p>
+    {verdicts.error && <Failed error={verdicts.error} again={verdicts.again} />}
     <p class="meta"><code>{(a.command ?? []).join(" ")}</code><span>{a.host}</span><span>{f.moment(a.started)}</span>{a.snapshot && <a href={`#/f/${encodeURIComponent("s-" + a.id)}`}>{t("xShot")}</a>}</p>
   </div>;
 }

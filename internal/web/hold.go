@@ -37,7 +37,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 	}
 	whole := a.(described)
 	h.Answers["about"] = whole
-	for name, q := range map[string]question{"verdicts": verdicts, "events": events, "cost": cost} {
+	for name, q := range map[string]question{"verdicts": verdicts, "events": events, "cost": cost, "native": native} {
 		if h.Answers[name], err = q(ctx, s, nil); err != nil {
 			return nil, err
 		}

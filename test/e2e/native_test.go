@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -63,6 +65,10 @@ func TestNativeLeakHasALine(t *testing.T) {
 	b.shows("main td", line)
 	b.until("the flame graph", "document.querySelectorAll('.frame').length > 3")
 	b.accessible("native memory")
+
+	b.do(chromedp.Navigate(w.report(s, "page.html"))) // has what the page has
+	b.shows("#v-native td", line)
+	b.until("the flame graph", "document.querySelectorAll('#v-native .frame').length > 3")
 }
 
 func nativeFlames(t *testing.T, w *world, s string) {
