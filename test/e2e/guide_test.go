@@ -20,7 +20,7 @@ func guideFiles(t *testing.T, dir string) {
 	}
 }
 
-// The guide's story, from end to end (docs/leak-guide.md): check finds the module's mistakes, --fix mends those that it
+// The guide's story, from end to end (docs/first-hour.md): check finds the module's mistakes, --fix mends those that it
 // can; in 1 GiB the training dies, leak names the rule beside the line, and a guard keeps it alive to its end.
 func TestGuideCheck(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-"""The Python package of memgauge. It needs only the standard library. See docs/agent-start.md.
+"""The Python package of memgauge. It needs only the standard library. See docs/attach.md.
 
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, FragmentationAnalyzer and DistributedMemoryMonitor
 (tools.py); MemoryLeakDetector (leaks.py); step and event (marks.py); guard and policy (guarding.py); device, profiler
