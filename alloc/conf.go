@@ -104,7 +104,7 @@ func (o *Options) setOne(name, value string) (err error) {
 func mebibytes(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || n > maxRequest>>20 {
-		return 0, fmt.Errorf("%q is no number of MiB", s)
+		return 0, fmt.Errorf("%q is not a number of MiB", s)
 	}
 	return n << 20, nil
 }
@@ -112,7 +112,7 @@ func mebibytes(s string) (int64, error) {
 func fraction(s string) (float64, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(f >= 0 && f <= 1) {
-		return 0, fmt.Errorf("%q is no number from 0 to 1", s)
+		return 0, fmt.Errorf("%q is not a number from 0 to 1", s)
 	}
 	return f, nil
 }
@@ -184,7 +184,7 @@ func (o *Options) setDivisions(value string) error {
 func divisions(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || n > 1<<30 || n&(n-1) != 0 {
-		return 0, fmt.Errorf("%q is no power of two", s)
+		return 0, fmt.Errorf("%q is not a power of two", s)
 	}
 	return n, nil
 }

@@ -36,7 +36,7 @@ func TestSites(t *testing.T) {
 			"/srv/train.py:7 step"},
 		"a library's line": {[]snapshot.Frame{{File: "??", Name: "at::native::linear(at::Tensor const&)"}, library},
 			"/x/site-packages/torch/nn/modules/linear.py:125 forward"},
-		"what runs the profiler is no library's line": {[]snapshot.Frame{
+		"what runs the profiler is not a library's line": {[]snapshot.Frame{
 			{File: "/x/site-packages/torch/profiler/profiler.py", Line: 9, Name: "step"}, library},
 			"/x/site-packages/torch/nn/modules/linear.py:125 forward"},
 		"the operator of a backward pass": {append([]snapshot.Frame{{File: "??",

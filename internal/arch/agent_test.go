@@ -128,7 +128,7 @@ func TestAgentLayers(t *testing.T) {
 	}
 	for _, name := range order {
 		if _, there := sources[guestDir+name+".py"]; !there {
-			t.Errorf("%s has a row for %s, which is no module", agentDoc, name)
+			t.Errorf("%s has a row for %s, which is not a module", agentDoc, name)
 		}
 	}
 	isModule := func(name string) bool { _, there := sources[name+".py"]; return there }

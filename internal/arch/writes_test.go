@@ -100,7 +100,7 @@ func readReasons(t *testing.T, list string) map[string]bool {
 	for in.Scan() {
 		what, reason, ok := strings.Cut(in.Text(), ": ")
 		if !ok || len(strings.Fields(what)) != 2 || reason == "" {
-			t.Errorf("%s: %q is no file, call and reason", list, in.Text())
+			t.Errorf("%s: %q is not a file, call and reason", list, in.Text())
 		}
 		allowed[what] = false
 	}

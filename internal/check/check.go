@@ -212,7 +212,7 @@ func (s *source) pragmas(f *file, found []Finding, rules Selection) []Finding {
 		}
 		if m[2] == "" && rules.Has(rule) && len(r.list) < r.room {
 			r.report(n, "a finding is silenced without a reason",
-				"write it behind the bracket: # memgauge: ignore["+m[1][:min(len(m[1]), maxLine)]+"] why it is no leak")
+				"write it behind the bracket: # memgauge: ignore["+m[1][:min(len(m[1]), maxLine)]+"] why it is not a leak")
 		}
 	}
 	found = slices.DeleteFunc(found, func(f Finding) bool { return s.covered(silenced[f.Rule.ID], f) })

@@ -62,7 +62,7 @@ var wrong = []struct{ text, want string }{
 	{"webhok: {}\n", "policy:1: webhok: no such key"},
 	{"name: a\nname: b\n", "policy:2: name: comes twice"},
 	{"training: {a: .inf}\n", "not a finite number"},
-	{"training: {1: 2}\n", "a key that is no text"},
+	{"training: {1: 2}\n", "a key that is not text"},
 	{"name: [\n", "policy: line"},
 }
 

@@ -167,7 +167,7 @@ func (r *reader) plain(n *yaml.Node, path string, depth int) bool {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if key := resolve(n.Content[i]); key.Kind != yaml.ScalarNode || key.Tag != "!!str" {
-				r.wrong(key, path, "a key that is no text")
+				r.wrong(key, path, "a key that is not text")
 				return false
 			}
 			if !r.plain(n.Content[i+1], join(path, n.Content[i].Value), depth+1) {

@@ -59,7 +59,7 @@ func fields(message []byte, each func(field) error) error {
 	for at := 0; at < len(message); {
 		tag, n := binary.Uvarint(message[at:])
 		if n <= 0 {
-			return fmt.Errorf("%w: byte %d is no field", ErrOther, at)
+			return fmt.Errorf("%w: byte %d is not a field", ErrOther, at)
 		}
 		at += n
 		f := field{number: int(tag >> 3 & 0xFFFF)}
@@ -81,7 +81,7 @@ func fields(message []byte, each func(field) error) error {
 			f.bytes = message[at+n : at+n+int(length)]
 			size = n + int(length)
 		default:
-			return fmt.Errorf("%w: byte %d is no field", ErrOther, at)
+			return fmt.Errorf("%w: byte %d is not a field", ErrOther, at)
 		}
 		if at += size; at > len(message) {
 			return fmt.Errorf("%w: cut short", ErrOther)

@@ -38,7 +38,7 @@ func (l *Level) UnmarshalJSON(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no level of risk", name)
+	return fmt.Errorf("%q is not a level of risk", name)
 }
 
 // OOMOptions define what counts as a risk.

@@ -221,7 +221,7 @@ func TestFormats(t *testing.T) {
 		t.Error(f, err)
 	}
 	if _, err := ParseFormat("xml"); err == nil {
-		t.Error("xml is no format")
+		t.Error("xml is not a format")
 	}
 	if f, ok := FormatOf("a/b.JSONL"); !ok || f != NDJSON {
 		t.Error(f, ok)

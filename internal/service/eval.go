@@ -20,7 +20,7 @@ var places = map[api.Place]wire.Place{api.Main: wire.PlaceMain, api.Step: wire.P
 func (j Job) Eval(ctx context.Context, q api.EvalRequest, out api.EvalOutput) (api.EvalReply, error) {
 	place, known := places[q.Place]
 	if !known {
-		return api.EvalReply{}, fmt.Errorf("eval: %q is no place for code", q.Place)
+		return api.EvalReply{}, fmt.Errorf("eval: %q is not a place for code", q.Place)
 	}
 	if len(q.Code) > api.MaxCode {
 		return api.EvalReply{}, fmt.Errorf("eval: code of %d bytes, at most %d", len(q.Code), api.MaxCode)

@@ -134,7 +134,7 @@ func (d *decoder) finishDict(items []val) {
 	var host val // the events of pinned host memory
 	for i := 0; i+1 < len(items); i += 2 {
 		if items[i].tag() != tText {
-			d.fail("the file's dict has keys that are no text: not a memory snapshot")
+			d.fail("the file's dict has keys that are not text: not a memory snapshot")
 			return
 		}
 		switch v := items[i+1]; items[i].content() {

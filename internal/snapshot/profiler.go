@@ -170,7 +170,7 @@ func (p *profile) member(ctx context.Context, d *json.Decoder, key json.Token) e
 	case "traceEvents":
 		t, err := d.Token()
 		if err == nil && t != json.Delim('[') {
-			err = fmt.Errorf("traceEvents is no list")
+			err = fmt.Errorf("traceEvents is not a list")
 		}
 		if err != nil {
 			return err

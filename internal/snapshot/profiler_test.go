@@ -96,7 +96,7 @@ func TestProfilerTraceMistakes(t *testing.T) {
 		`{"schemaVersion": 1, "traceEvents": []}`:                                  "has no memory events",
 		"[[1795354480009712], [[1, 2]]]":                                           "memory timeline",
 		` [ [-1, 1, 8192, 0]]`:                                                     "memory timeline",
-		`{"traceEvents": {"ph": 1}}`:                                               "is no list",
+		`{"traceEvents": {"ph": 1}}`:                                               "is not a list",
 		`{"traceEvents": [{"ph": 7}]}`:                                             "profiler's trace",
 		`{"traceEvents": [{"name": "[memory]", "ts": 1, "args": {"Bytes": "x"}}]}`: "event 0",
 		`[{"ph": "i", "name": "[memory]", "ts": 1, "args": {"Bytes": 1,`:           "cut short",

@@ -296,7 +296,7 @@ func TestBadFiles(t *testing.T) {
 		{"cut", whole[:5000], "pickle is cut short"},
 		{"protocol 9", []byte("\x80\x09N."), "not a pickle of protocol 2 to 5"},
 		{"None", []byte("\x80\x02N."), "not a memory snapshot"},
-		{"odd keys", []byte("\x80\x02}(X\x08\x00\x00\x00segments]NK\x01u."), "keys that are no text"},
+		{"odd keys", []byte("\x80\x02}(X\x08\x00\x00\x00segments]NK\x01u."), "keys that are not text"},
 		{"another dict", []byte("\x80\x02}."), "neither segments nor device_traces"},
 		{"huge string", []byte("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff"), "text of 18446744073709551615 bytes"},
 		{"no mark", []byte("\x80\x02}u."), "mark that it has not set at byte 3"},

@@ -176,7 +176,7 @@ func errIrregular(info os.FileInfo) error {
 	if info != nil && info.IsDir() {
 		return errors.New("is a directory")
 	}
-	return &cacheError{errors.New("it is no regular file")}
+	return &cacheError{errors.New("it is not a regular file")}
 }
 
 // build makes the database at a path.

@@ -45,7 +45,7 @@ func TestRows(t *testing.T) {
 	var python []model.Backtrace
 	for _, r := range p.Rows() {
 		if r.Kind != model.FramePython || r.Rank != 3 {
-			t.Errorf("row %+v: the kernel's view of a library's thread is no frame where Python has answered", r)
+			t.Errorf("row %+v: the kernel's view of a library's thread is not a frame where Python has answered", r)
 		}
 		python = append(python, r)
 	}

@@ -58,7 +58,7 @@ func readDecisions(text string) (decisions, error) {
 			head, why, _ := strings.Cut(line, ": ")
 			verdict, at, _ := strings.Cut(head, " ")
 			if verdict != "allow" && verdict != "refuse" || why == "" {
-				return nil, fmt.Errorf("functions.txt, line %d: %q is no group", i+1, line)
+				return nil, fmt.Errorf("functions.txt, line %d: %q is not a group", i+1, line)
 			}
 			if all[place(at)] == nil {
 				all[place(at)] = map[string]decision{}

@@ -269,7 +269,7 @@ func TestSnapshotIsWholeOrNotThere(t *testing.T) {
 	}
 	if db, err := OpenSnapshot(context.Background(), path, nil); err == nil {
 		_ = db.Close()
-		t.Error("what is no database was opened")
+		t.Error("what is not a database was opened")
 	}
 }
 

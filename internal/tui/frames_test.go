@@ -208,7 +208,7 @@ func steers(frame string) error {
 	for _, part := range strings.Split(frame, "\x1b")[1:] {
 		if end := strings.IndexByte(part, 'm'); !strings.HasPrefix(part, "[") || end < 0 ||
 			strings.Trim(part[1:end], "0123456789;") != "" {
-			return fmt.Errorf("an escape sequence that is no colour: %.20q", part)
+			return fmt.Errorf("an escape sequence that is not a colour: %.20q", part)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func (r *refused) Error() string { return "webhook: the address answers " + r.st
 func (s *Sender) post(ctx context.Context, m Message) (wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(s.body(m)))
 	if err != nil {
-		return 0, &refused{"nothing: it is no address"}
+		return 0, &refused{"nothing: it is not an address"}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	answer, err := s.client.Do(req)

@@ -125,7 +125,7 @@ func openSealed(path string, inode uint64) (*os.File, error) {
 	}
 	if err != nil || st.Ino != inode || seals&sealedSeals != sealedSeals {
 		f.Close()
-		return nil, fmt.Errorf("%s is no ring of ours: %w", path, os.ErrNotExist)
+		return nil, fmt.Errorf("%s is not a ring of ours: %w", path, os.ErrNotExist)
 	}
 	return f, nil
 }

@@ -66,7 +66,7 @@ func TestHubAnswersFromItsLake(t *testing.T) {
 		}
 	}
 	r = w.do("memgauge", "hub", "--live", "query", "--since", "2h", across)
-	if r.code != 2 || !strings.Contains(r.stderr, "leave --live") {
+	if r.code != 2 || !strings.Contains(r.stderr, "leave out --live") {
 		t.Errorf("--since of sessions: %+v", r)
 	}
 	if err := node.Process.Signal(os.Interrupt); err != nil {

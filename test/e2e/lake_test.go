@@ -63,7 +63,7 @@ func TestLake(t *testing.T) {
 	}
 	refuse(2, "about a lake", "query", "--job", "llama", "SELECT 1")
 	refuse(2, "engines are", at, "query", "--engine", "spark", "SELECT 1")
-	refuse(2, "is no time", at, "query", "--since", "yesterday", "SELECT 1")
+	refuse(2, "is not a time", at, "query", "--since", "yesterday", "SELECT 1")
 	refuse(1, "jobs in it: llama", at, "query", "--job", "lama", "FROM python.steps")
 	refuse(1, "no files", at, "query", "FROM read_parquet('"+dir+"/**/*.parquet')")
 	refuse(1, "no such file", "lake="+dir+"-none", "query", "SELECT 1")

@@ -124,8 +124,8 @@ func TestNativeRefusals(t *testing.T) {
 		{[]string{"-t", s, "native", "flame"}, 2, "-o OUTPUT is missing"},
 		{[]string{"-t", s, "native", "flame", "-o", "a.png"}, 2, "end the name in .html"},
 		{[]string{"-t", s, "native", "flame", "-o", "a.svg", "--json"}, 2, "exclude each other"},
-		{[]string{"-t", s, "native", "flame", "-o", "a.svg", "--at", "noon"}, 2, "is no moment"},
-		{[]string{"-t", s, "native", "diff", "--from", "-3s"}, 2, "is no moment"},
+		{[]string{"-t", s, "native", "flame", "-o", "a.svg", "--at", "noon"}, 2, "is not a moment"},
+		{[]string{"-t", s, "native", "diff", "--from", "-3s"}, 2, "is not a moment"},
 	} {
 		r := w.do("memgauge", c.args...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.want) {

@@ -81,7 +81,7 @@ func Each(t *testing.T, carrier int, s *Session, ask func(api.Route) (refused bo
 		}
 	}
 	for name := range rows {
-		t.Errorf("%s has a row, and is no route", name)
+		t.Errorf("%s has a row, and is not a route", name)
 	}
 }
 

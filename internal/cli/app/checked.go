@@ -82,7 +82,7 @@ func natural(text string) error {
 func devices(text string) error {
 	for name := range strings.SplitSeq(text, ",") {
 		if _, err := strconv.ParseUint(name, 10, 16); err != nil && name != "host" && name != "" {
-			return fmt.Errorf("%q is no device: host, 0, 1 …", name)
+			return fmt.Errorf("%q is not a device: host, 0, 1 …", name)
 		}
 	}
 	return nil

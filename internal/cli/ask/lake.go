@@ -81,7 +81,7 @@ func (o *LakeOptions) Choice(where, sql string, now time.Time) (lake.Choice, err
 			return c, nil
 		}
 	}
-	return c, app.Usage(remedy.Add(fmt.Errorf("--since %q is no time", o.since),
+	return c, app.Usage(remedy.Add(fmt.Errorf("--since %q is not a time", o.since),
 		"such as 2h, 2026-11-20, or 2026-11-20T15:00:00Z (UTC)"))
 }
 

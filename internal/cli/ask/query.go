@@ -174,7 +174,7 @@ func (o QueryOptions) formatFor(terminal bool) (render.Format, error) {
 		}
 	}
 	if format == render.Parquet && terminal {
-		return "", app.Usage(remedy.Add(errors.New("query: parquet is no text for a terminal"), "add -o FILE.parquet"))
+		return "", app.Usage(remedy.Add(errors.New("query: parquet is not text for a terminal"), "add -o FILE.parquet"))
 	}
 	return format, nil
 }

@@ -138,7 +138,7 @@ func (q *question) take(words []string) error {
 		case name == "rank":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
-				return fmt.Errorf("%s: %q is no rank", word, value)
+				return fmt.Errorf("%s: %q is not a rank", word, value)
 			}
 			q.sel.Rank = &n
 		case address.MatchString(word):

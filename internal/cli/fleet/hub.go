@@ -156,7 +156,7 @@ func (o *hubOptions) checkNATS(f *pflag.FlagSet) error {
 		return fmt.Errorf("hub: --replicas %d is not within 1 to 5", x.Replicas)
 	case o.Insecure:
 		return remedy.Add(errors.New("hub: --insecure and --nats: your servers want TLS and credentials"),
-			"leave --insecure away")
+			"leave out --insecure")
 	case x.Creds == "":
 		return remedy.Add(errors.New("hub: --nats without credentials"), "--token-file hub.creds has them")
 	}

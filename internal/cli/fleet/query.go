@@ -38,7 +38,7 @@ func (q *question) queryAll(ctx context.Context, asker *fanout.Asker, list []fan
 	if q.lakeFlag != "" {
 		return app.Usage(remedy.Add(
 			fmt.Errorf("query: --%s is about the hub's lake, and this asks the sessions", q.lakeFlag),
-			"leave --live away, and name tables that the lake has: memgauge hub tables"))
+			"leave out --live, and name tables that the lake has: memgauge hub tables"))
 	}
 	req, err := askcli.QueryRequest(ctx, q.App, o, sql)
 	if err != nil {

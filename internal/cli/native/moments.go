@@ -78,7 +78,7 @@ func moment(name string) (sql string, err error) {
 	}
 	d, err := units.ParseDuration(name)
 	if err != nil || d < 0 {
-		return "", fmt.Errorf("%q is no moment: peak, now, start, or a time after the start such as 90s", name)
+		return "", fmt.Errorf("%q is not a moment: peak, now, start, or a time after the start such as 90s", name)
 	}
 	return fmt.Sprintf(`SELECT pid, max(ts) AS ts FROM native.live
  WHERE ts <= (SELECT min(ts) FROM native.live) + INTERVAL %d MICROSECONDS GROUP BY pid`,

@@ -128,7 +128,7 @@ func streams(a *app.App, o options) (in, out *os.File, err error) {
 	in, reads := a.Stdin.(*os.File)
 	out, writes := term.FileOf(a.Stdout)
 	if !reads || !writes || !term.IsTerminal(in) || !term.IsTerminal(out) {
-		return nil, nil, remedy.Add(errors.New("top: this is no terminal"),
+		return nil, nil, remedy.Add(errors.New("top: this is not a terminal"),
 			"top --once prints one frame; list, where and leak print too")
 	}
 	return in, out, nil

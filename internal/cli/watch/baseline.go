@@ -160,7 +160,7 @@ func (a *commands) baselineSave(ctx context.Context, path string) error {
 		return fmt.Errorf("baseline save: %w", err)
 	}
 	if b.Verdict == detect.Leak {
-		err := fmt.Errorf("baseline save: %s: what leaks is no baseline", b.Line)
+		err := fmt.Errorf("baseline save: %s: what leaks makes no baseline", b.Line)
 		return app.Exit(app.ExitFindings, remedy.Add(err,
 			"mend the leak first: memgauge leak says what holds the memory"))
 	}
@@ -224,10 +224,10 @@ func readBaseline(path string) (b baseline, err error) {
 	}
 	defer f.Close()
 	if err := json.NewDecoder(io.LimitReader(f, maxBaseline)).Decode(&b); err != nil {
-		return b, fmt.Errorf("%s is no baseline: %w", path, err)
+		return b, fmt.Errorf("%s is not a baseline: %w", path, err)
 	}
 	if b.SchemaVersion != baselineVersion || len(b.Peaks) == 0 {
-		return b, remedy.Add(fmt.Errorf("%s is no baseline of version %d", path, baselineVersion),
+		return b, remedy.Add(fmt.Errorf("%s is not a baseline of version %d", path, baselineVersion),
 			"make it anew: memgauge baseline save")
 	}
 	return b, nil

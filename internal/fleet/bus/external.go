@@ -18,7 +18,7 @@ func CheckURLs(list string) error {
 		u, err := url.Parse(one)
 		switch {
 		case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Port() == "":
-			return remedy.Add(fmt.Errorf("%.200q is no address of a NATS server", one), "such as nats://host:4222")
+			return remedy.Add(fmt.Errorf("%.200q is not an address of a NATS server", one), "such as nats://host:4222")
 		case u.User != nil:
 			return remedy.Add(errors.New("credentials in an address can be read by everybody on this machine"),
 				"put them into a file: --token-file hub.creds")

@@ -106,11 +106,11 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	port, err := strconv.Atoi(portText)
 	if err != nil || port < 0 || port > 65535 {
-		return nil, fmt.Errorf("listen at %q: %q is no port", o.Addr, portText)
+		return nil, fmt.Errorf("listen at %q: %q is not a port", o.Addr, portText)
 	}
 	if o.Insecure && !loopback(host) {
 		return nil, remedy.Add(fmt.Errorf("listen at %s: not without credentials and TLS", o.Addr),
-			"leave --insecure away, or listen at 127.0.0.1")
+			"leave out --insecure, or listen at 127.0.0.1")
 	}
 	streams, err := streamDir(o)
 	if err != nil {

@@ -60,7 +60,7 @@ func (t Token) String() string {
 func ParseToken(text string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(text), ".")
 	if len(parts) != 4 || parts[0] != tokenHead || len(parts[2]) != 32 {
-		return Token{}, remedy.Add(errors.New("that is no token of a hub"),
+		return Token{}, remedy.Add(errors.New("that is not a token of a hub"),
 			"memgauge hub prints the file's name; its content begins "+tokenHead+".")
 	}
 	t := Token{Role: Role(parts[1]), Secret: parts[2], Pin: parts[3]}

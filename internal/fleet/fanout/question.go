@@ -147,7 +147,7 @@ func (p Part) Encode() ([]byte, error) {
 	return append(append(out, head...), p.Data...), nil
 }
 
-var errPart = errors.New("what came is no answer")
+var errPart = errors.New("what came is not an answer")
 
 // DecodePart reads a part.
 func DecodePart(b []byte) (p Part, err error) {

@@ -246,7 +246,7 @@ func (b *Box) givenUp(ctx context.Context, db api.Querier, upTo int64) (n int64,
 func number(text string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil {
-		return 0, fmt.Errorf("%.40q is no number of %d bits", text, bits)
+		return 0, fmt.Errorf("%.40q is not a number of %d bits", text, bits)
 	}
 	return n, nil
 }

@@ -210,7 +210,7 @@ func readState(dir *rootdir.Dir) (s State, err error) {
 // check refuses what this package has not written: numbers that begin anew would be taken for rows that come again.
 func (s State) check() error {
 	if s.Next == nil || s.After < 0 {
-		return errors.New("it is no state of an outbox")
+		return errors.New("it is not a state of an outbox")
 	}
 	h := frame.Header{Job: s.Job, Node: s.Node, Session: "s", Table: "a.b", First: 1, Count: 1}
 	return h.Check()

@@ -70,7 +70,7 @@ func (s *sender) environment() error {
 	if text := variable("TIMEOUT"); text != "" {
 		ms, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT: %q is no number of ms", text)
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT: %q is not a number of ms", text)
 		}
 		s.client.Timeout = time.Duration(ms) * time.Millisecond
 	}

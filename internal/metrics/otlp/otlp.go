@@ -29,7 +29,7 @@ type Options struct {
 func Check(to string) (*url.URL, error) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, remedy.Add(fmt.Errorf("%q is no address of a receiver", to), "write http://HOST:4318")
+		return nil, remedy.Add(fmt.Errorf("%q is not an address of a receiver", to), "write http://HOST:4318")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/metrics" // where the protocol has metrics

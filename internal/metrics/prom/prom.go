@@ -20,7 +20,7 @@ import (
 func Address(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {
-		return "", remedy.Add(fmt.Errorf("%q is no address", addr), "write :9400 for this machine alone, or HOST:PORT")
+		return "", remedy.Add(fmt.Errorf("%q is not an address", addr), "write :9400 for this machine alone, or HOST:PORT")
 	}
 	if host == "" {
 		host = "127.0.0.1"
