@@ -255,6 +255,9 @@ func TestNoCollectorCanStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := o.Load(t.Context()); err != nil { // which makes the database
+		t.Fatal(err)
+	}
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,14 @@ import (
 // finishPoll is shorter than readyPoll: the user's prompt waits for it.
 const finishPoll = time.Millisecond
 
+// finishSay is later than sayAfter: a short run's rows are stored and judged only now.
+const finishSay = 2 * time.Second
+
 // Finish tells the session's collector that the command has ended and returns the summary. It waits for a collector
 // that isn't ready yet, since the command may have been short. If the collector died, this process finishes the
 // session.
 func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
-	wait := time.AfterFunc(sayAfter, func() { tell(ctx, "waiting until what the job left is stored and judged") })
+	wait := time.AfterFunc(finishSay, func() { tell(ctx, "waiting until what the job left is stored and judged") })
 	defer wait.Stop()
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

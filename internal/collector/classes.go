@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/store"
 )
 
 const (
@@ -45,20 +45,17 @@ type classed struct {
 
 // look reads the maps if the job has grown enough since the last time, or a process or its agent is new. It reads those
 // of all processes, since they share memory.
-func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) error {
+func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) {
 	if time.Since(c.at) < min(classesRest, age/4) {
-		return nil
+		return
 	}
-	list, total, err := sampled(ctx, o)
-	if err != nil {
-		return err
-	}
+	list, total := sampled(o)
 	agents := map[session.Pid]session.Process{}
 	for _, p := range c.s.Processes() {
 		agents[p.Pid] = p
 	}
 	if float64(total) < classesGrowth*float64(c.anon) && !c.someoneCame(list, agents) {
-		return nil
+		return
 	}
 	c.at, c.anon, c.read = time.Now(), total, make(map[session.Pid]bool, len(list))
 	var asked []session.Process
@@ -68,7 +65,6 @@ func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) e
 		asked = append(asked, agent) // empty if it has no agent: then it is not queried
 	}
 	c.store(o, list, service.Heaps(ctx, asked))
-	return nil
 }
 
 // someoneCame reports whether there is a process that was not read last time, or that had no agent then and has one
@@ -82,22 +78,24 @@ func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Pro
 }
 
 // sampled lists the processes of the last sample whose maps may be read, the largest first, and adds up the private
-// memory of all.
-func sampled(ctx context.Context, o *owner.Owner) (list []classed, total int64, err error) {
-	err = store.Each(ctx, o, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
- coalesce(heap_in_use, -1), coalesce(heap_held, -1)
- FROM process.memory WHERE ts = (SELECT max(ts) FROM process.memory) ORDER BY 5 DESC`, func(v []any) {
-		p := classed{rank: int(integer(v[2])), anon: integer(v[3]), rss: integer(v[4])}
-		p.PID, p.Start = int(integer(v[0])), uint64(integer(v[1]))
-		if inUse, held := integer(v[5]), integer(v[6]); inUse >= 0 && held >= 0 {
-			p.heap = &picture.Heap{InUse: inUse, Held: held, Mapped: proc.Unknown}
+// memory of all, in bytes.
+func sampled(o *owner.Owner) (list []classed, total int64) {
+	rows := o.Newest()
+	slices.SortFunc(rows, func(a, b model.ProcessMemory) int { return cmp.Compare(b.RSS, a.RSS) })
+	for i := range rows {
+		r := &rows[i]
+		total += max(r.Anon, 0)
+		if r.RSS > classesLimit || len(list) == maxClassed {
+			continue
 		}
-		total += p.anon
-		if p.rss <= classesLimit && len(list) < maxClassed {
-			list = append(list, p)
+		p := classed{rank: int(r.Rank), anon: max(r.Anon, 0), rss: max(r.RSS, 0)}
+		p.PID, p.Start = int(r.PID), uint64(r.StartTicks)
+		if r.HeapInUse >= 0 && r.HeapHeld >= 0 {
+			p.heap = &picture.Heap{InUse: r.HeapInUse, Held: r.HeapHeld, Mapped: proc.Unknown}
 		}
-	})
-	return list, total, err
+		list = append(list, p)
+	}
+	return list, total
 }
 
 // store adds a row for each process that still lives.

@@ -12,8 +12,8 @@ const (
 	sparse     = 20                     // samples are a twentieth of the age apart, up to the session's interval
 
 	firstLook = 500 * time.Millisecond // half a second of short steps is what a verdict needs at least; …
-	// … before the first step a program is judged by time, and must not be judged by its imports
-	idleLook  = 5 * time.Second
+	// … before the first step a program is judged by time, for which a verdict takes 20 s, and not by its imports
+	idleLook  = 10 * time.Second
 	lookShare = 500                    // looks take at most this part of a core in the long run, …
 	lookSaved = 200 * time.Millisecond // … and so much CPU time at once, since a short run needs its verdicts soon
 	// the next look comes when the run is a third older: each one is a chance of a false alarm, too

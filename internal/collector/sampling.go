@@ -104,6 +104,9 @@ func (w *sampling) pause(before time.Duration) time.Duration {
 
 // remember restores the kill counters, and which processes have trained, from what an earlier collector has stored.
 func (w *sampling) remember(ctx context.Context) {
+	if w.o.Rests() {
+		return // there is none
+	}
 	for sql, set := range map[string]func([]any){
 		"SELECT path, max(events_oom_kill) FROM cgroup.memory GROUP BY path HAVING max(events_oom_kill) IS NOT NULL": func(v []any) {
 			path, _ := v[0].(string)

@@ -42,6 +42,12 @@ type Options struct {
 	// nil.
 	Alive func(pid int, start uint64) bool
 	Now   func() time.Time // time.Now if nil
+	// Seen receives steps and events as soon as they are read, which may be long before they are stored. What could not
+	// be stored is read, and told, again. May be nil.
+	Seen func(steps []model.Step, events []model.Event)
+	// Rests reports whether Gather may keep all rows waiting, up to its bound, also those that it stores at once else.
+	// May be nil.
+	Rests func() bool
 }
 
 // Stats count what a drain did.
@@ -55,6 +61,9 @@ type Stats struct {
 	Refused     int    // rings that are not read: damaged, of a newer version, or of another user
 	Removed     int    // files of ended processes that were stored, or were empty
 }
+
+// told counts rows of a batch.
+type told struct{ steps, events int }
 
 // Ingester reads one session's rings. Its methods may be called from several goroutines; one works, the others wait.
 type Ingester struct {
@@ -72,6 +81,7 @@ type Ingester struct {
 	done    []*ring // to be removed after the next append
 	batch   model.Batch
 	since   time.Time // of the oldest in batch; zero while it is empty
+	told    told      // of batch: what Options.Seen has received
 	buf     []byte
 	stats   Stats
 }
@@ -157,6 +167,7 @@ func (in *Ingester) drain(ctx context.Context, ask bool, hold time.Duration) err
 			errs = append(errs, err)
 		}
 	}
+	in.tell()
 	if !in.waits(now, hold) {
 		if err := in.flush(ctx); err != nil {
 			return err
@@ -193,7 +204,17 @@ func (in *Ingester) forget() {
 	}
 	in.loaded, in.rings, in.done, in.procs, in.listed = false, nil, nil, nil, listing{}
 	in.batch.Reset()
+	in.told = told{}
 	in.since = time.Time{}
+}
+
+// tell passes on what was read since the last call.
+func (in *Ingester) tell() {
+	b := &in.batch
+	if in.opts.Seen != nil && (len(b.Steps) > in.told.steps || len(b.Events) > in.told.events) {
+		in.opts.Seen(b.Steps[in.told.steps:], b.Events[in.told.events:])
+	}
+	in.told.steps, in.told.events = len(b.Steps), len(b.Events)
 }
 
 // waits reports whether the batch may be stored later.
@@ -201,6 +222,9 @@ func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 	b := &in.batch
 	if in.since.IsZero() {
 		in.since = now
+	}
+	if hold > 0 && in.opts.Rests != nil && in.opts.Rests() && b.Rows() < gathered {
+		return true
 	}
 	plain := len(b.Trace) + len(b.Steps) + len(b.Devices) + len(b.Overheads)
 	return hold > 0 && now.Sub(in.since) < hold && b.Rows() == plain && plain < gathered &&
@@ -210,8 +234,9 @@ func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 // flush appends the batch. ctx doesn't cancel it: a batch is small, and after a failed append all state would have to
 // be restored, only because a query had run into its time limit.
 func (in *Ingester) flush(ctx context.Context) error {
+	in.tell()
 	b := &in.batch
-	in.since = time.Time{}
+	in.since, in.told = time.Time{}, told{}
 	if b.Rows()+len(b.Names)+len(b.Processes)+len(b.Cursors) == 0 {
 		return nil
 	}

@@ -37,6 +37,9 @@ func (o *Owner) DrainOlder(ctx context.Context, wait time.Duration) (ingest.Stat
 func (o *Owner) Gather(ctx context.Context) (ingest.Stats, error) {
 	wait := o.patience()
 	stats, err := o.rings.Gather(ctx, wait)
+	if o.Rests() {
+		return stats, errors.Join(err, o.StoreSamples(ctx, HoldMost))
+	}
 	return stats, errors.Join(err, o.StoreSamples(ctx, wait), o.lookNative(ctx, o.natives.pause()))
 }
 
@@ -47,7 +50,7 @@ func (o *Owner) StoreSamples(ctx context.Context, wait time.Duration) error {
 		return nil
 	}
 	var err error
-	took := sampler.ThreadTime(func() { err = o.db.Append(context.WithoutCancel(ctx), b) })
+	took := sampler.ThreadTime(func() { err = o.base.append(context.WithoutCancel(ctx), b) })
 	if err != nil {
 		o.pending.back(b)
 		return fmt.Errorf("store samples: %w", err)
@@ -59,7 +62,7 @@ func (o *Owner) StoreSamples(ctx context.Context, wait time.Duration) error {
 // patience returns how long rows may wait in memory. It is short while a long query runs, since that may end this
 // process.
 func (o *Owner) patience() time.Duration {
-	if o.db.Oldest() > longQuestion {
+	if o.oldest() > longQuestion {
 		return 0
 	}
 	return Hold(o.trainers.Age())

@@ -13,7 +13,11 @@ import (
 
 // Maintain keeps the database within its size.
 func (o *Owner) Maintain(ctx context.Context) error {
-	_, err := o.db.Maintain(ctx)
+	db := o.base.opened()
+	if db == nil {
+		return nil
+	}
+	_, err := db.Maintain(ctx)
 	return err
 }
 
@@ -35,13 +39,17 @@ func (o *Owner) Finish(ctx context.Context) error {
 	if err := o.recordEnd(ctx); err != nil {
 		return err
 	}
-	if err := o.db.SetBacktrace(ctx, nil); err != nil {
+	db, err := o.base.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := db.SetBacktrace(ctx, nil); err != nil {
 		return err
 	}
 	if err := o.Maintain(ctx); err != nil {
 		return fmt.Errorf("keep the database small: %w", err)
 	}
-	return o.db.Checkpoint(ctx)
+	return db.Checkpoint(ctx)
 }
 
 // recordEnd completes end.json and adds the end to memgauge.events, once.
@@ -76,7 +84,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	}
 	event := model.Event{Time: end.Ended.UnixMicro(), PID: int32(o.s.Meta.Process.PID), Rank: -1, Name: "end",
 		Text: end.String(), A: int64(end.Code), B: model.Null}
-	if err := o.db.Append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {
+	if err := o.base.append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {
 		return fmt.Errorf("record the end: %w", err)
 	}
 	return o.s.SetEnd(end)
@@ -85,7 +93,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 // outOfMemory returns why the job is taken to have run out of memory; "" if it didn't.
 func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 	const sql = "SELECT name FROM memgauge.events WHERE name IN ('oom', 'oom_kill') GROUP BY name ORDER BY name"
-	err = store.Each(ctx, o.db, sql, func(v []any) {
+	err = store.Each(ctx, o, sql, func(v []any) {
 		why = session.OOMError
 		if v[0] == "oom_kill" {
 			why = session.OOMKill
@@ -97,7 +105,7 @@ func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 // fateOfAttached returns how the last observed process ended, from its ring: detached (if the detaching client could
 // not record it), ended (the interpreter exited) or vanished (it was killed, or left without closing its ring).
 func (o *Owner) fateOfAttached(ctx context.Context) string {
-	rows, err := o.db.Query(ctx, "SELECT ending FROM memgauge.processes ORDER BY ended DESC NULLS LAST LIMIT 1")
+	rows, err := o.Query(ctx, "SELECT ending FROM memgauge.processes ORDER BY ended DESC NULLS LAST LIMIT 1")
 	if err != nil {
 		return "vanished"
 	}

@@ -76,7 +76,7 @@ func (o *Owner) lookNative(ctx context.Context, rest time.Duration) error {
 	live, stacks, err := n.reader.Look(begin)
 	n.rankLocked(live)
 	if len(live) > 0 {
-		if err := o.db.Append(ctx, &model.Batch{NativeLive: live, NativeStacks: stacks}); err != nil {
+		if err := o.base.append(ctx, &model.Batch{NativeLive: live, NativeStacks: stacks}); err != nil {
 			n.knows = false
 			n.reader.Forget()
 			return fmt.Errorf("store native samples: %w", err)
@@ -109,7 +109,7 @@ func (o *Owner) knowStacksLocked(ctx context.Context) error {
 	}
 	const sql = `SELECT s.stack, any_value(l.site), any_value(l.called)
  FROM (SELECT DISTINCT stack FROM native.stacks) s LEFT JOIN native.live l USING (stack) GROUP BY s.stack`
-	err := store.Each(ctx, o.db, sql, func(v []any) {
+	err := store.Each(ctx, o, sql, func(v []any) {
 		id, _ := v[0].(int64)
 		site, _ := v[1].(string)
 		called, _ := v[2].(string)

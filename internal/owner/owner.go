@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/detect"
@@ -23,7 +24,7 @@ import (
 // it drains the rings, shared if it only reads.
 type Owner struct {
 	s        *session.Session
-	db       *store.DB
+	base     base
 	rings    *ingest.Ingester
 	readOnly bool
 
@@ -40,20 +41,19 @@ type Owner struct {
 	}
 }
 
-// Open opens the session's database and, unless readOnly, its rings. The caller holds the session's lock. stuck is
-// store.Options.Stuck, and may be nil.
+// Open opens the session's database, if there is one, and, unless readOnly, its rings. The caller holds the session's
+// lock. stuck is store.Options.Stuck, and may be nil.
 func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
 	opts := store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck}
 	if !readOnly {
 		opts.Threads = 1 // beside a training: in most of our queries a second thread only spins, waiting for the first
 	}
-	db, err := store.Open(ctx, opts)
-	if err != nil {
+	o := &Owner{s: s, readOnly: readOnly, ooms: make(chan int64, 1)}
+	if err := o.base.prepare(ctx, s, opts); err != nil {
 		return nil, err
 	}
-	o := &Owner{s: s, db: db, readOnly: readOnly, ooms: make(chan int64, 1)}
 	if !readOnly {
-		o.rings = ingest.New(s.Rings(), tap{db, &o.trainers, o.ooms}, ingest.Options{Alive: s.Alive})
+		o.rings = ingest.New(s.Rings(), sink{&o.base}, ingest.Options{Alive: s.Alive, Seen: o.seen, Rests: o.Rests})
 		o.natives.open(s)
 	}
 	return o, nil
@@ -61,7 +61,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 
 // Service returns the session's interface on this database.
 func (o *Owner) Service() *service.Service {
-	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db, Sources: &o.sources}
+	svc := &service.Service{Job: service.Job{S: o.s}, Open: o.base.get, Sources: &o.sources}
 	if !o.readOnly {
 		svc.Drain, svc.Stacks = o.Drain, o.backtrace
 	}
@@ -80,16 +80,28 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 
 // Query runs a statement on the database. It makes an owner a store.Querier.
 func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
-	return o.db.Query(ctx, sql)
+	db, err := o.base.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return db.Query(ctx, sql)
 }
 
 // Load reads what a verdict on the session as it is goes by.
 func (o *Owner) Load(ctx context.Context) (detect.Input, error) {
-	return analyse.Load(ctx, o.db, analyse.Options{Sources: &o.sources})
+	return analyse.Load(ctx, o, analyse.Options{Sources: &o.sources})
 }
 
 // Asked reports whether a query runs.
-func (o *Owner) Asked() bool { return o.db.Oldest() > 0 }
+func (o *Owner) Asked() bool { return o.oldest() > 0 }
+
+// oldest is how long the oldest query has been running.
+func (o *Owner) oldest() time.Duration {
+	if db := o.base.opened(); db != nil {
+		return db.Oldest()
+	}
+	return 0
+}
 
 // Trainers returns the last readings that the session's processes have written.
 func (o *Owner) Trainers() *Trainers { return &o.trainers }
@@ -104,5 +116,5 @@ func (o *Owner) Close() error {
 	if o.rings != nil {
 		err = errors.Join(o.StoreSamples(context.Background(), 0), o.rings.Close(), o.natives.close())
 	}
-	return errors.Join(err, o.db.Close())
+	return errors.Join(err, o.base.close())
 }

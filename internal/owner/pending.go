@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,13 @@ const storeRows = 20_000
 // Add copies a batch's samples, overheads and events to the pending ones. Other rows of the batch are ignored.
 func (o *Owner) Add(b *model.Batch) { o.pending.add(b) }
 
+// Newest returns the job's processes as they were last sampled.
+func (o *Owner) Newest() []model.ProcessMemory {
+	o.pending.Lock()
+	defer o.pending.Unlock()
+	return slices.Clone(o.pending.newest)
+}
+
 // StoringCost returns a row of memgauge.overhead: the CPU time of storing samples since the last call, for the same
 // interval as another part's row.
 func (o *Owner) StoringCost(like model.Overhead) model.Overhead { return o.pending.storing(like) }
@@ -26,6 +34,7 @@ type pending struct {
 	events    []model.Event
 	drops     []model.Drop
 	since     time.Time // of the oldest
+	newest    []model.ProcessMemory
 
 	took  time.Duration // CPU time of storing since the last row about it
 	times int64
@@ -51,6 +60,9 @@ func (p *pending) add(b *model.Batch) {
 	defer p.Unlock()
 	if p.since.IsZero() {
 		p.since = time.Now()
+	}
+	if len(b.Samples.Memory) > 0 {
+		p.newest = append(p.newest[:0], b.Samples.Memory...)
 	}
 	p.samples.Add(&b.Samples)
 	p.overheads, p.events = append(p.overheads, b.Overheads...), append(p.events, b.Events...)

@@ -1,42 +1,25 @@
 package owner
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/store"
 )
 
-// tap passes batches on to the database. It remembers what the samplers need of them: the last heap reading of each
-// process, and failed allocations.
-type tap struct {
-	*store.DB
-	trainers *Trainers
-	ooms     chan<- int64
-}
-
-// Append stores a batch.
-func (t tap) Append(ctx context.Context, b *model.Batch) error {
-	err := t.DB.Append(ctx, b)
-	if err != nil {
-		return err
-	}
-	t.trainers.Note(b.Steps)
-	for i := range b.Events {
-		if b.Events[i].Name == "oom" {
+// seen remembers what the samplers need of the rings' rows: the last heap reading of each process, and failed
+// allocations.
+func (o *Owner) seen(steps []model.Step, events []model.Event) {
+	o.trainers.Note(steps)
+	for i := range events {
+		if events[i].Name == "oom" {
 			select {
-			case t.ooms <- b.Events[i].Time:
+			case o.ooms <- events[i].Time:
 			default: // an earlier one was not received yet
 			}
 		}
 	}
-	return nil
 }
-
-var _ ingest.Sink = tap{}
 
 // Trainers has the last readings that the session's processes have written, by PID. The zero value is empty. Its
 // methods may be called from several goroutines.

@@ -21,7 +21,7 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 	}
 	if o.verdicts.count == 0 { // a collector before this one may have judged
 		const sql = "SELECT coalesce(max(judgement), 0) FROM memgauge.findings"
-		if err := store.Each(ctx, o.db, sql, func(v []any) { o.verdicts.count, _ = v[0].(int64) }); err != nil {
+		if err := store.Each(ctx, o, sql, func(v []any) { o.verdicts.count, _ = v[0].(int64) }); err != nil {
 			return fmt.Errorf("keep the verdict: %w", err)
 		}
 	}
@@ -32,7 +32,7 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 		b.Events = append(b.Events, model.Event{Time: now.UnixMicro(), PID: int32(f.PID), Rank: int32(f.Rank),
 			Name: "leak", Text: r.Line(), A: int64(f.Start), B: int64(f.End)})
 	}
-	if err := o.db.Append(ctx, b); err != nil {
+	if err := o.base.append(ctx, b); err != nil {
 		return fmt.Errorf("keep the verdict: %w", err)
 	}
 	o.verdicts.last = r
@@ -42,14 +42,14 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 
 // lastJudgement stores the verdict on the whole session. If judging fails, the session is finished without it.
 func (o *Owner) lastJudgement(ctx context.Context) error {
-	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true, Sources: &o.sources})
+	r, err := analyse.Judge(ctx, o, analyse.Options{Over: true, Sources: &o.sources})
 	if err == nil {
 		err = o.Keep(ctx, r)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		event := model.Event{Time: time.Now().UnixMicro(), Rank: -1, Name: "error", Text: "no verdict: " + err.Error(),
 			A: model.Null, B: model.Null}
-		return o.db.Append(ctx, &model.Batch{Events: []model.Event{event}})
+		return o.base.append(ctx, &model.Batch{Events: []model.Event{event}})
 	}
 	return err
 }

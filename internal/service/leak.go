@@ -18,7 +18,11 @@ func (s *Service) judge(ctx context.Context, o analyse.Options) (detect.Report, 
 		return detect.Report{}, err
 	}
 	o.Sources = s.Sources
-	return analyse.Judge(ctx, s.DB, o)
+	db, err := s.db(ctx)
+	if err != nil {
+		return detect.Report{}, err
+	}
+	return analyse.Judge(ctx, db, o)
 }
 
 // Where lists the job's bytes by process and class.

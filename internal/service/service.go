@@ -19,9 +19,10 @@ import (
 // nothing: who has opened the database closes it.
 type Service struct {
 	Job
-	DB    *store.DB
-	Drain func(context.Context) error // stores what is newest; nil when there is nothing left to read
-	Note  string                      // what the user must know about every answer
+	DB    *store.DB                                // nil where Open says it
+	Open  func(context.Context) (*store.DB, error) // opens the database when it is first asked for; nil where DB is set
+	Drain func(context.Context) error              // stores what is newest; nil when there is nothing left to read
+	Note  string                                   // what the user must know about every answer
 
 	// Sources remembers what was read of the program from one verdict to the next.
 	Sources *analyse.Sources
@@ -31,6 +32,13 @@ type Service struct {
 }
 
 var _ api.Session = (*Service)(nil)
+
+func (s *Service) db(ctx context.Context) (*store.DB, error) {
+	if s.DB == nil {
+		return s.Open(ctx)
+	}
+	return s.DB, nil
+}
 
 // Close does nothing.
 func (s *Service) Close() error { return nil }
@@ -55,7 +63,11 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
-		return outcome(ctx, s.DB.ExportTo(ctx, q.SQL, w))
+		db, err := s.db(ctx)
+		if err != nil {
+			return err
+		}
+		return outcome(ctx, db.ExportTo(ctx, q.SQL, w))
 	}
 	return outcome(ctx, s.render(ctx, q, w))
 }
@@ -114,7 +126,11 @@ func (s *Service) refresh(ctx context.Context, sql string) error {
 	if err != nil {
 		return fmt.Errorf("python.backtrace: %w", err)
 	}
-	return s.DB.SetBacktrace(ctx, rows)
+	db, err := s.db(ctx)
+	if err != nil {
+		return err
+	}
+	return db.SetBacktrace(ctx, rows)
 }
 
 func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) error {
@@ -122,7 +138,11 @@ func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) e
 	if err != nil {
 		return err
 	}
-	rows, err := s.DB.Query(ctx, q.SQL)
+	db, err := s.db(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := db.Query(ctx, q.SQL)
 	if err != nil {
 		return err
 	}
@@ -138,7 +158,11 @@ func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
-	return s.DB.Tables(ctx, all)
+	db, err := s.db(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return db.Tables(ctx, all)
 }
 
 // Summary drains the rings and summarizes the session. If draining fails, it summarizes what is stored.
@@ -146,7 +170,11 @@ func (s *Service) Summary(ctx context.Context) (api.Summary, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return api.Summary{}, err
 	}
-	return summarize(ctx, s.DB)
+	db, err := s.db(ctx)
+	if err != nil {
+		return api.Summary{}, err
+	}
+	return summarize(ctx, db)
 }
 
 const summarySQL = `SELECT

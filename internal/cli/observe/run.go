@@ -106,6 +106,9 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Setti
 	if err != nil {
 		return err
 	}
+	if quiet {
+		ctx = ask.Telling(ctx, func(string) {})
+	}
 	for {
 		end, err := a.runOnce(ctx, o, join, quiet)
 		if err != nil {
