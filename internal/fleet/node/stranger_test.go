@@ -245,7 +245,7 @@ func TestWindowsOfStrangers(t *testing.T) {
 	}
 }
 
-// TestLargeQuestions: questions in line take so many bytes together, however few they are; small ones are answered then.
+// TestLargeQuestions: questions in line take so many bytes together, however few they are; small ones still pass.
 func TestLargeQuestions(t *testing.T) {
 	x := newAttacker(t)
 	began, _ := x.stuck()
