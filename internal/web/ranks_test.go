@@ -96,3 +96,17 @@ func BenchmarkRanks(b *testing.B) {
 		}
 	})
 }
+
+// TestWidthOfOneSession: stretches that one session makes up leave those of the others apart.
+func TestWidthOfOneSession(t *testing.T) {
+	members, cells := job(3, 5)
+	v := 1.0
+	for _, evil := range [][]rankCell{{{Rank: 0, W: 1 << 62, At: 1, RSS: &v}}, {{Rank: 0, W: 1 << 62, At: 0, RSS: &v}},
+		{{Rank: 0, W: 3, At: 0, RSS: &v}}, {{Rank: 0, W: 1, At: 127, RSS: &v}}, {{Rank: 0, W: 4, At: 1 << 62, RSS: &v}}} {
+		var r ranks
+		r.fill(append(members, Member{"x", "evil"}), append(cells, evil))
+		if h := r.draw(false, false, 0, 0, 100); h.Width != 4 || h.Columns < 100 {
+			t.Errorf("%+v: stretches of %d, %d columns", evil, h.Width, h.Columns)
+		}
+	}
+}
