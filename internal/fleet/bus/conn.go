@@ -171,12 +171,18 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]chan struct{}{}}}, nil
 }
 
+// serverError begins what a NATS server says of an error.
+const serverError = "-ERR "
+
 // explain says in our words why a connection failed.
 func explain(err error) error {
 	var plain tls.RecordHeaderError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &plain) && string(plain.RecordHeader[:]) == serverError: // before TLS there is one alone
+		return remedy.Add(fmt.Errorf("%w: it has as many connections as it takes", ErrAway),
+			"try again; who can reach its port without a token can hold some for seconds (docs/fleet.md)")
 	case errors.As(err, &plain):
 		return remedy.Add(fmt.Errorf("%w: it has no TLS", ErrRefused),
 			"is that the hub's port? One with --insecure wants --insecure here too")

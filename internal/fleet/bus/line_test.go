@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -175,6 +176,48 @@ func TestPlacesOfAskers(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("asker %d: %v", i, err)
 			}
+		}
+	}
+}
+
+// TestAskersLeavePlaces: who asks can't take the places of nodes, and those that went count no more.
+func TestAskersLeavePlaces(t *testing.T) {
+	oldMost, oldAskers := maxConnections, forAskers
+	maxConnections, forAskers = 24, 8
+	t.Cleanup(func() { maxConnections, forAskers = oldMost, oldAskers }) // after the server's end
+	h := open(t, nil)
+	askers := 0
+	var one *Conn
+	for ; askers < maxConnections; askers++ {
+		c, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask})
+		if err != nil {
+			break
+		}
+		one = c
+	}
+	if askers != forAskers || h.Refused()[whyMany] == 0 {
+		t.Errorf("%d askers came in; refused %v", askers, h.Refused())
+	}
+	if _, err := h.node(t, "n1", "n1", nil); err != nil {
+		t.Errorf("a node beside them: %v", err)
+	}
+	one.Close()
+	for end := time.Now().Add(time.Minute); ; { // it goes in its own time
+		if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullIsSaid: a hub that takes no more connections is not taken for one without TLS.
+func TestFullIsSaid(t *testing.T) {
+	for header, want := range map[string]error{serverError: ErrAway, "INFO ": ErrRefused} {
+		err := tls.RecordHeaderError{Msg: "x"}
+		copy(err.RecordHeader[:], header)
+		if got := explain(fmt.Errorf("dial: %w", err)); !errors.Is(got, want) {
+			t.Errorf("%q: %v", header, got)
 		}
 	}
 }
