@@ -259,7 +259,7 @@ func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
-	_ = sub.SetPendingLimits(waiting(subject), maxPending)
+	_ = sub.SetPendingLimits(waiting(subject))
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
@@ -273,16 +273,19 @@ const (
 	othersWait  = 1 << 10 // questions: of a node 16 are answered at a time
 )
 
-func waiting(subject string) int {
+// waitingBytes bounds the bytes of messages that wait where honest ones have some KiB at most.
+const waitingBytes = 64 << 20
+
+func waiting(subject string) (messages, bytes int) {
 	switch {
 	case strings.HasPrefix(subject, answerPrefix):
-		return answersWait
+		return answersWait, maxPending
 	case strings.HasPrefix(subject, helloPrefix):
-		return hellosWait
+		return hellosWait, waitingBytes
 	case strings.HasPrefix(subject, flowPrefix):
-		return flowsWait
+		return flowsWait, waitingBytes
 	}
-	return othersWait
+	return othersWait, waitingBytes
 }
 
 // Request asks one who answers with one message.

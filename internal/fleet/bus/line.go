@@ -95,8 +95,8 @@ var (
 // --hub on that machine.
 const perKey = 64
 
-// admits says whether a node, by its key, or whoever asks may have one more connection. What was let in is counted here,
-// and looked at only where it may be too many: the server does not tell of those that went.
+// admits says whether a node, by its key, or whoever asks may have one more connection. What was let in is counted
+// here, and looked at only where it may be too many: the server does not tell of those that went.
 func (s *Server) admits(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,10 +3,10 @@ package bus
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -213,12 +213,19 @@ func TestAskersLeavePlaces(t *testing.T) {
 
 // TestFullIsSaid: a hub that takes no more connections is not taken for one without TLS.
 func TestFullIsSaid(t *testing.T) {
-	for header, want := range map[string]error{serverError: ErrAway, "INFO ": ErrRefused} {
-		err := tls.RecordHeaderError{Msg: "x"}
-		copy(err.RecordHeader[:], header)
-		if got := explain(fmt.Errorf("dial: %w", err)); !errors.Is(got, want) {
-			t.Errorf("%q: %v", header, got)
+	oldMost := maxConnections
+	maxConnections = 2 // the hub's own is one
+	t.Cleanup(func() { maxConnections = oldMost })
+	h := open(t, nil)
+	for range maxConnections {
+		c, err := net.Dial("tcp", h.o.Addr)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer c.Close()
+	}
+	if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); !errors.Is(err, ErrAway) {
+		t.Error(err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 const (
 	maxQuestion  = bus.MaxMessage
 	maxHeld      = 4 * maxQuestion  // bytes of all questions in line: those of people have some KiB
+	maxFlow      = 4 << 10          // bytes of a word about an answer: a session's id, a secret and a number
 	readPatience = 30 * time.Second // for the asking side to read on
 	signOfLife   = 10 * time.Second // between empty parts while an answer is being made
 	answerTime   = time.Hour        // after which an answer is called off
@@ -250,7 +251,7 @@ var errRight = remedy.Add(fmt.Errorf("the question needs a right that its sender
 // flow hears how far the asking side has read.
 func (n *desk) flow(m bus.Msg) {
 	var f fanout.Flow
-	if json.Unmarshal(m.Data, &f) != nil {
+	if len(m.Data) > maxFlow || json.Unmarshal(m.Data, &f) != nil {
 		return
 	}
 	n.lock.Lock()

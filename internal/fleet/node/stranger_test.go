@@ -232,7 +232,7 @@ func TestWindowsOfStrangers(t *testing.T) {
 	free := a.window("one")
 	<-free
 	for i := range 100 {
-		for _, session := range []string{fmt.Sprint(i), "one"} {
+		for _, session := range []string{fmt.Sprint(i), "one", strings.Repeat("long", 1<<20)[:i<<10]} {
 			text, err := json.Marshal(fanout.Flow{Session: session, Secret: "s", Taken: 1})
 			if err != nil {
 				t.Fatal(err)

@@ -151,8 +151,8 @@ func (g *Grid) widen() {
 // stepOf is the first step of a bucket.
 func (g *Grid) stepOf(bucket int) int64 { return g.first + int64(bucket)*g.width }
 
-// columns are the buckets that at least half of the units have a value in, of those that have enough to be judged. The last one is left out unless it is full:
-// the lowest of few steps may be an evaluation's.
+// columns are the buckets that at least half of the units have a value in, of those that have enough to be judged. The
+// last one is left out unless it is full: the lowest of few steps may be an evaluation's.
 func (g *Grid) columns() (list []int) {
 	judged, units := make([]bool, len(g.cells)), 0
 	for i, row := range g.cells {

@@ -41,9 +41,9 @@ func (s Source) Own() string {
 }
 
 // Statement asks for what the ranks held at their steps: at most 65 cells of equal width in steps for each, by node, so
-// that none makes those of others wider. Widths are powers of two and cells begin at multiples of them, so that those of all sessions fall together. The row of rank -1
-// is a machine's memory, by the steps of its lowest rank. Sizes are KiB, times ms; lists are texts, which are read
-// several times as fast as lists of JSON.
+// that none makes those of others wider. Widths are powers of two and cells begin at multiples of them, so that those
+// of all sessions fall together. The row of rank -1 is a machine's memory, by the steps of its lowest rank. Sizes are
+// KiB, times ms; lists are texts, which are read several times as fast as lists of JSON.
 func (s Source) Statement() string {
 	return s.Own() + `,
 	wide AS (SELECT node, pow(2, ceil(log2(greatest(1, (max(step) - min(step) + 1) / 64))))::BIGINT AS width
@@ -54,7 +54,8 @@ func (s Source) Statement() string {
 		ASOF JOIN made USING (node, ts) WHERE h.available BETWEEN 0 AND h.total GROUP BY 1, 2),
 	cells AS (
 		SELECT node, rank, step // width AS cell, min(step) AS first, max(step) AS last, min(allocated) AS held,
-			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms FROM own JOIN wide USING (node) GROUP BY 1, 2, 3
+			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms
+			FROM own JOIN wide USING (node) GROUP BY 1, 2, 3
 		UNION ALL
 		SELECT node, -1, step // width, min(step), max(step), min(used), NULL, NULL FROM host
 			JOIN wide USING (node) GROUP BY 1, 2, 3)
