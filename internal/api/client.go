@@ -171,7 +171,10 @@ func (c *Client) Census(ctx context.Context, q CensusRequest) (r CensusReply, er
 
 // Backtrace returns the stacks of threads.
 func (c *Client) Backtrace(ctx context.Context, q BacktraceRequest) (r BacktraceReply, err error) {
-	return r, c.post(ctx, "/v1/backtrace", q, &r)
+	if err = c.post(ctx, "/v1/backtrace", q, &r); err == nil && len(r.Processes) == 0 {
+		err = fmt.Errorf("backtrace: %w", errNoProcess)
+	}
+	return r, err
 }
 
 // Blocks returns the segments and blocks of a device.
@@ -225,17 +228,27 @@ func (c *Client) Eval(ctx context.Context, q EvalRequest, out EvalOutput) (r Eva
 		cancel(context.Cause(ctx))
 	})
 	defer stop()
+	chosen := 0
 	err = c.stream(running, "/v1/eval", q, func(f *frame) error {
 		switch {
 		case f.Chosen != nil && out.Chosen != nil:
+			chosen = len(f.Chosen)
 			return out.Chosen(f.Chosen)
+		case f.Output != nil && out.Chosen != nil && (f.Output.Process < 0 || f.Output.Process >= chosen):
+			return fmt.Errorf("eval: %w", errNoProcess)
 		case f.Output != nil:
 			return out.Print(f.Output.Process, f.Output.Stderr, f.Output.Text)
 		}
 		return nil
 	}, &r)
+	if err == nil && (len(r.Results) == 0 || out.Chosen != nil && len(r.Results) > chosen) {
+		err = fmt.Errorf("eval: %w", errNoProcess)
+	}
 	return r, err
 }
+
+// errNoProcess is an answer about processes that it does not name: whoever answers may be a stranger's node.
+var errNoProcess = errors.New("the answer is about no process")
 
 // get and post send a request whose reply is one JSON document.
 func (c *Client) get(ctx context.Context, path string, into any) error {

@@ -9,15 +9,19 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// ReadBlocks reads what an agent's gauges.heap.told() prints, for one device: the state of its allocator, or in missing
-// why there is none.
+// ReadBlocks reads what an agent's gauges.heap.asked() prints, for one device: the state of its allocator, or in
+// missing why there is none.
 func ReadBlocks(text, device string) (s fragment.State, missing string, err error) {
 	var told struct {
 		MallocInfo *string `json:"malloc_info"`
 		Segments   [][]any `json:"segments"`
+		Spent      string  `json:"spent"` // the budget allows no more of them now
 	}
 	if err := json.Unmarshal([]byte(text), &told); err != nil {
 		return s, "", fmt.Errorf("read the allocators' answer: %w", err)
+	}
+	if told.Spent != "" {
+		return s, told.Spent, nil
 	}
 	if device == Host {
 		if told.MallocInfo == nil {

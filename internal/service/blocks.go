@@ -28,7 +28,7 @@ const blocksCode = `try:
     from memgauge._agent.gauges import heap
 except ImportError:
     from memgauge import heap
-print(heap.told())`
+print(getattr(heap, "asked", heap.told)())`
 
 // Blocks returns the blocks of a device in every live process.
 func (j Job) Blocks(ctx context.Context, q api.BlocksRequest) (r api.BlocksReply, err error) {
@@ -101,7 +101,7 @@ func allocatorSettings(pid int) map[string]string {
 func askAgent(ctx context.Context, socket, code string, patience time.Duration) (value, printed string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c, err := agent.Dial(ctx, socket)
+	c, err := agent.DialToRead(ctx, socket)
 	if err != nil {
 		return "", "", err
 	}

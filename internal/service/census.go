@@ -74,7 +74,11 @@ func (s *Service) living(pids []int) ([]session.Process, error) {
 
 func countIn(ctx context.Context, p session.Process, deep bool) api.Census {
 	c := api.Census{PID: p.PID, Rank: p.Rank}
-	client, err := agent.Dial(ctx, p.Socket)
+	dial := agent.DialToRead
+	if deep {
+		dial = agent.Dial // it has the right to more
+	}
+	client, err := dial(ctx, p.Socket)
 	if err != nil {
 		c.Error = api.Pack(fmt.Errorf("census of %d: %w", p.PID, err))
 		return c

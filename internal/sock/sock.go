@@ -1,4 +1,5 @@
-// Package sock owns the unix sockets between processes of one user: paths of any length, and who is at the other end.
+// Package sock owns the unix sockets between processes of one user: paths of any length, and who is at the other end;
+// and how many connections strangers keep of a listener that all can reach.
 // The protocols belong to other packages.
 package sock
 

@@ -68,7 +68,7 @@ func ask(ctx context.Context, p session.Process, locals bool) (wire.Stacks, erro
 	if p.Socket == "" {
 		return wire.Stacks{}, errors.New("no agent answers in it (yet)")
 	}
-	c, err := agent.Dial(ctx, p.Socket)
+	c, err := agent.DialToRead(ctx, p.Socket)
 	if err != nil {
 		return wire.Stacks{}, err
 	}

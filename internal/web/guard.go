@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/sock"
 )
 
 // maxBody bounds a request: a statement and a little around it.
@@ -43,7 +45,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				limit = maxUpload
 			}
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
-			if !s.has(r) { // a stranger of this machine must not keep connections by sending nothing
+			if s.has(r) {
+				sock.Vouch(r)
+			} else { // a stranger of this machine must not keep connections by sending nothing
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readPatience))
 			}
 			next.ServeHTTP(w, r)

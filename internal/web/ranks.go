@@ -98,7 +98,7 @@ func (s *Server) fresh(ctx context.Context) error {
 		}
 	}
 	r.fill(members, cells)
-	r.report = skew.Judge(held.Input)
+	r.report = held.Judge()
 	r.missing, r.read = missing, time.Now()
 	return ctx.Err()
 }
@@ -120,16 +120,11 @@ func (s *Server) tell(ctx context.Context, m Member, held *skew.Held) (cells []r
 
 // fill joins what the sessions have told at the widest of their stretches.
 func (r *ranks) fill(members []Member, cells [][]rankCell) {
-	r.list, r.width = nil, 1
-	for _, list := range cells {
-		for _, c := range list {
-			r.width = max(r.width, c.W)
-		}
-	}
+	r.list, r.width = nil, widthOf(cells)
 	for i, list := range cells {
 		places := map[int]int{}
 		for _, c := range list {
-			if c.At < 0 || c.W < 1 || c.W > r.width {
+			if !c.sane() {
 				continue // another machine's word
 			}
 			at, known := places[c.Rank]
@@ -141,13 +136,75 @@ func (r *ranks) fill(members []Member, cells [][]rankCell) {
 				places[c.Rank] = at
 				r.list = append(r.list, newRank(c.Rank, members[i]))
 			}
-			if column := c.At / (r.width / c.W); column < rankColumns {
+			if column := c.column(r.width); column < rankColumns {
 				lower(&r.list[at].Allocated[column], c.Allocated)
 				lower(&r.list[at].RSS[column], c.RSS)
 			}
 		}
 	}
 	slices.SortStableFunc(r.list, func(a, b rankRow) int { return a.Rank - b.Rank })
+}
+
+// told is how a session tells of its ranks: in stretches of w steps, up to the last.
+type told struct{ w, last, ranks int64 }
+
+func toldBy(cells []rankCell) (t told) {
+	ranks := map[int]bool{}
+	for _, c := range cells {
+		if !c.sane() {
+			continue
+		}
+		if ranks[c.Rank] = true; c.W > t.w {
+			t.w, t.last = c.W, 0
+		}
+		if c.W == t.w {
+			t.last = max(t.last, c.At)
+		}
+	}
+	t.ranks = int64(len(ranks))
+	return t
+}
+
+// sane says whether a cell is one that sessions tell: its stretch is a power of two.
+func (c rankCell) sane() bool { return c.At >= 0 && c.At < rankColumns && c.W > 0 && c.W&(c.W-1) == 0 }
+
+// column is where a cell is in stretches of another width.
+func (c rankCell) column(width int64) int64 {
+	if c.W <= width {
+		return c.At / (width / c.W)
+	}
+	return c.At * min(c.W/width, rankColumns)
+}
+
+// widthOf is the longest stretch at which a quarter of what could be told apart still is: the word of one session does
+// not put those of all others into one column.
+func widthOf(cells [][]rankCell) (width int64) {
+	var all []told
+	for _, list := range cells {
+		if t := toldBy(list); t.w > 0 {
+			all = append(all, t)
+		}
+	}
+	apart := map[int64]int64{}
+	most := int64(0)
+	for _, at := range all {
+		if _, done := apart[at.w]; done {
+			continue
+		}
+		for _, t := range all {
+			if t.w <= at.w {
+				apart[at.w] += t.ranks * (t.last/(at.w/t.w) + 1)
+			}
+		}
+		most = max(most, apart[at.w])
+	}
+	width = 1
+	for w, n := range apart {
+		if 4*n >= most {
+			width = max(width, w)
+		}
+	}
+	return width
 }
 
 func newRank(rank int, m Member) rankRow {

@@ -96,3 +96,17 @@ func BenchmarkRanks(b *testing.B) {
 		}
 	})
 }
+
+// TestWidthOfOneSession: stretches that one session makes up leave those of the others apart.
+func TestWidthOfOneSession(t *testing.T) {
+	members, cells := job(3, 5)
+	v := 1.0
+	for _, evil := range []rankCell{{W: 1 << 62, At: 1}, {W: 1 << 62}, {W: 3}, {W: 1, At: 127}, {W: 4, At: 1 << 62}} {
+		evil.RSS = &v
+		var r ranks
+		r.fill(append(members, Member{"x", "evil"}), append(cells, []rankCell{evil}))
+		if h := r.draw(false, false, 0, 0, 100); h.Width != 4 || h.Columns < 100 {
+			t.Errorf("%+v: stretches of %d, %d columns", evil, h.Width, h.Columns)
+		}
+	}
+}

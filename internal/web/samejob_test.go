@@ -122,7 +122,7 @@ func (j sameJob) asCommand(t *testing.T) skew.Report {
 			t.Fatal(err)
 		}
 	}
-	return skew.Judge(held.Input)
+	return held.Judge()
 }
 
 func (j sameJob) asLake(t *testing.T) skew.Report {

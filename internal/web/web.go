@@ -20,6 +20,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sock"
 )
 
 // Sessions finds sessions, live and finished ones.
@@ -98,6 +99,9 @@ func (s *Server) URL() string {
 }
 
 const (
+	// maxStrangers bounds connections of who has no key (yet): a browser opens six, and each takes some 25 KiB.
+	maxStrangers = 512
+
 	readPatience = 30 * time.Second
 	idlePatience = 2 * time.Minute
 	lastWords    = 2 * time.Second // for answers under way when the server ends
@@ -107,7 +111,7 @@ const (
 func (s *Server) Run(ctx context.Context) error {
 	quiet := log.New(discard{}, "", 0) // a browser that breaks a handshake is no news
 	srv := &http.Server{Handler: s.Handler(), MaxHeaderBytes: 1 << 16, ReadHeaderTimeout: readPatience,
-		IdleTimeout: idlePatience, ErrorLog: quiet, TLSConfig: s.TLS,
+		IdleTimeout: idlePatience, ErrorLog: quiet, TLSConfig: s.TLS, ConnContext: sock.WithGuest,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	defer s.doors.close()
 	defer s.snapshots.close()
@@ -134,10 +138,11 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) serve(srv *http.Server) error {
+	crowd := sock.NewCrowd(s.Listener, maxStrangers)
 	if s.TLS != nil {
-		return srv.ServeTLS(s.Listener, "", "")
+		return srv.ServeTLS(crowd, "", "")
 	}
-	return srv.Serve(s.Listener)
+	return srv.Serve(crowd)
 }
 
 type discard struct{}

@@ -299,6 +299,16 @@ class Heap(unittest.TestCase):
         if told["malloc_info"] is not None:
             self.assertTrue(told["malloc_info"].startswith("<malloc"))
 
+    def test_asked_stays_within_the_budget(self):
+        from memgauge._agent import allowance, state
+        before, budget = allowance.readers, state.settings.budget
+        try:
+            allowance.readers, state.settings.budget = allowance.Allowance(), 1e-9    # 30 ns of a minute
+            self.assertIn("segments", json.loads(heap.asked()))
+            self.assertIn("the budget", json.loads(heap.asked())["spent"])
+        finally:
+            allowance.readers, state.settings.budget = before, budget
+
     def test_segments(self):
         class cuda:
             is_initialized = staticmethod(lambda: True)

@@ -283,6 +283,9 @@ func (a *App) Report(err error) int {
 	return ExitFailed
 }
 
+// Named says whether the command line says which session it means.
+func (a *App) Named() bool { return a.Endpoint != "" || a.SessionDir != "" || a.Far != nil }
+
 // Target finds the session that the command line means.
 func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 	switch {

@@ -100,7 +100,7 @@ func (a *commands) showBacktrace(taken []api.Stacks, asJSON bool) error {
 	}
 	for i, p := range taken {
 		if p.Error != nil {
-			fmt.Fprintf(a.Stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
+			plain.Fprintf(a.Stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
 		}
 		if i > 0 {
 			fmt.Fprintln(a.Text())

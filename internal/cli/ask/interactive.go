@@ -67,7 +67,7 @@ func (a *commands) interactive(ctx context.Context) error {
 	p.lines = p.reader(ctx)
 	if t, err := a.Target(ctx); err == nil {
 		p.target = &t
-	} else if a.Endpoint != "" || a.SessionDir != "" {
+	} else if a.Named() {
 		return fmt.Errorf("interactive: %w", err)
 	}
 	p.greet()

@@ -203,7 +203,7 @@ func (j *job) compare() {
 			j.Each = append(j.Each, ownVerdict(u, s))
 		}
 	}
-	j.Skew = skew.Judge(held.Input)
+	j.Skew = held.Judge()
 	j.Skew.Ranks = len(held.Ranks)
 	j.join()
 	j.sum()

@@ -235,13 +235,13 @@ func (q *question) ownVerdicts(out io.Writer, list []*judged) {
 	for _, key := range order {
 		group := groups[key]
 		if key == string(detect.Healthy) {
-			plain.Fprintf(out, "%s\nhealthy\n\n", title(group))
+			fmt.Fprintf(out, "%s\nhealthy\n\n", title(group))
 			continue
 		}
 		if shown++; shown > shownOwn && key != "failed" {
 			continue
 		}
-		plain.Fprintf(out, "%s\n%s\n", title(group), group[0].out.String())
+		fmt.Fprintf(out, "%s\n%s\n", title(group), &group[0].out)
 		for _, a := range group {
 			_, _ = q.Stderr.Write(a.err.Bytes())
 		}

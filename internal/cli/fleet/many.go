@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -119,7 +120,7 @@ func (q *question) asksOne() bool {
 // tell names the nodes that did not answer.
 func (q *question) tell(missing []fanout.Missing) {
 	for _, m := range missing[:min(len(missing), maxMissing)] {
-		fmt.Fprintf(q.Stderr, "memgauge: node %s is missing: %s, last heard of %s\n", m.Node, m.Why,
+		plain.Fprintf(q.Stderr, "memgauge: node %s is missing: %s, last heard of %s\n", m.Node, m.Why,
 			units.Age(m.Seen, time.Now()))
 	}
 	if more := len(missing) - maxMissing; more > 0 {
@@ -245,8 +246,10 @@ func weight(a *answered) int {
 // maxNamed bounds how many nodes of a group are named.
 const maxNamed = 8
 
-// title names the sessions of a group.
-func title(group []*answered) string {
+// title names the sessions of a group, in one line: names are what nodes say.
+func title(group []*answered) string { return plain.Line(titleText(group)) }
+
+func titleText(group []*answered) string {
 	s := group[0]
 	text := fmt.Sprintf("node %s, job %s", s.Node, s.Job)
 	if len(s.Ranks) > 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/table"
 	"github.com/memgauge/memgauge/internal/units"
@@ -113,7 +114,7 @@ func (q *question) lakeQuery(ctx context.Context, asker *fanout.Asker) (taken bo
 		if err != nil {
 			return err
 		}
-		req.Note = func(text string) { fmt.Fprintf(q.Stderr, "memgauge: %s\n", text) }
+		req.Note = func(text string) { plain.Fprintf(q.Stderr, "memgauge: %s\n", text) }
 		ctx, cancel := o.Limit(ctx)
 		defer cancel()
 		out, err := askcli.QuerySink(q.App, o.Output)
@@ -214,9 +215,9 @@ func (q *question) tellLake(s hub.Status) (absent []fanout.Missing) {
 	if last.Name != "" && now.Sub(last.KeptAt) > usualLag {
 		text += ", of node " + last.Name + " " + units.Age(last.KeptAt, now)
 	}
-	fmt.Fprintf(q.Stderr, "memgauge: %s; --live asks the sessions themselves\n", text)
+	plain.Fprintf(q.Stderr, "memgauge: %s; --live asks the sessions themselves\n", text)
 	for _, trouble := range s.Trouble {
-		fmt.Fprintf(q.Stderr, "memgauge: rows wait: %s\n", trouble)
+		plain.Fprintf(q.Stderr, "memgauge: rows wait: %s\n", trouble)
 	}
 	q.tell(absent)
 	return absent

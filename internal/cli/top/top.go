@@ -101,7 +101,7 @@ func run(ctx context.Context, a *app.App, o options) error {
 	defer d.close()
 	t := tui.Options{Doors: d, Interval: every, Speed: o.replay, Mouse: !o.noMouse, In: in, Out: out,
 		Environ: os.Environ()}
-	if a.Endpoint != "" || a.SessionDir != "" {
+	if a.Named() {
 		target, err := a.Target(ctx)
 		if err != nil {
 			return fmt.Errorf("top: %w", err)

@@ -78,7 +78,7 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 	switch {
 	case a.Job != nil:
 		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}
-	case a.Endpoint != "" || a.SessionDir != "" || a.Far != nil:
+	case a.Named():
 		t, err := a.Target(ctx)
 		if err != nil {
 			return err

@@ -171,12 +171,18 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]chan struct{}{}}}, nil
 }
 
+// serverError begins what a NATS server says of an error.
+const serverError = "-ERR "
+
 // explain says in our words why a connection failed.
 func explain(err error) error {
 	var plain tls.RecordHeaderError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &plain) && string(plain.RecordHeader[:]) == serverError: // before TLS there is one alone
+		return remedy.Add(fmt.Errorf("%w: it has as many connections as it takes", ErrAway),
+			"try again; who can reach its port without a token can hold some for seconds (docs/fleet.md)")
 	case errors.As(err, &plain):
 		return remedy.Add(fmt.Errorf("%w: it has no TLS", ErrRefused),
 			"is that the hub's port? One with --insecure wants --insecure here too")
@@ -253,7 +259,7 @@ func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
-	_ = sub.SetPendingLimits(waiting(subject), maxPending)
+	_ = sub.SetPendingLimits(waiting(subject))
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
@@ -267,16 +273,19 @@ const (
 	othersWait  = 1 << 10 // questions: of a node 16 are answered at a time
 )
 
-func waiting(subject string) int {
+// waitingBytes bounds the bytes of messages that wait where honest ones have some KiB at most.
+const waitingBytes = 64 << 20
+
+func waiting(subject string) (messages, bytes int) {
 	switch {
 	case strings.HasPrefix(subject, answerPrefix):
-		return answersWait
+		return answersWait, maxPending
 	case strings.HasPrefix(subject, helloPrefix):
-		return hellosWait
+		return hellosWait, waitingBytes
 	case strings.HasPrefix(subject, flowPrefix):
-		return flowsWait
+		return flowsWait, waitingBytes
 	}
-	return othersWait
+	return othersWait, waitingBytes
 }
 
 // Request asks one who answers with one message.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,55 @@ func TestPlacesOfAskers(t *testing.T) {
 				t.Fatalf("asker %d: %v", i, err)
 			}
 		}
+	}
+}
+
+// TestAskersLeavePlaces: who asks can't take the places of nodes, and those that went count no more.
+func TestAskersLeavePlaces(t *testing.T) {
+	oldMost, oldAskers := maxConnections, forAskers
+	maxConnections, forAskers = 24, 8
+	t.Cleanup(func() { maxConnections, forAskers = oldMost, oldAskers }) // after the server's end
+	h := open(t, nil)
+	askers := 0
+	var one *Conn
+	for ; askers < maxConnections; askers++ {
+		c, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask})
+		if err != nil {
+			break
+		}
+		one = c
+	}
+	if askers != forAskers || h.Refused()[whyMany] == 0 {
+		t.Errorf("%d askers came in; refused %v", askers, h.Refused())
+	}
+	if _, err := h.node(t, "n1", "n1", nil); err != nil {
+		t.Errorf("a node beside them: %v", err)
+	}
+	one.Close()
+	for end := time.Now().Add(time.Minute); ; { // it goes in its own time
+		if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullIsSaid: a hub that takes no more connections is not taken for one without TLS.
+func TestFullIsSaid(t *testing.T) {
+	oldMost := maxConnections
+	maxConnections = 2 // the hub's own is one
+	t.Cleanup(func() { maxConnections = oldMost })
+	h := open(t, nil)
+	for range maxConnections {
+		c, err := net.Dial("tcp", h.o.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); !errors.Is(err, ErrAway) {
+		t.Error(err)
 	}
 }
 

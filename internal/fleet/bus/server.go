@@ -52,7 +52,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
-	keys    map[string]int   // connections of nodes, by their keys; see admits
+	keys    map[string]int   // connections of nodes, by their keys, and of those who ask; see admits
 	floods  map[string]time.Time
 
 	over chan struct{} // closed at the end
@@ -220,7 +220,7 @@ const (
 	whySubject = "message that it may not send or hear"
 	whySilent  = "message before a token"
 	whyFlood   = "too many messages a second"
-	whyMany    = "too many connections of nodes, or of this one"
+	whyMany    = "too many connections of nodes, of this one, or of those who ask"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -237,6 +237,9 @@ func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User
 	case name == hubUser && (Token{Secret: s.internal}).is(secret):
 		return &server.User{Username: hubUser}, ""
 	case name == askUser && (s.o.Insecure || s.o.Ask.is(secret)):
+		if !s.admits(askUser) {
+			return nil, whyMany
+		}
 		return &server.User{Username: askUser, Permissions: s.asking()}, ""
 	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
 		return nil, whyToken

@@ -275,7 +275,7 @@ func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	if err != nil {
 		return skew.Report{}, fmt.Errorf("compare the ranks: %w", err)
 	}
-	return skew.Judge(held.Input), nil
+	return held.Judge(), nil
 }
 
 // Jobs are the jobs of a lake, by name.

@@ -22,6 +22,8 @@ import (
 
 const (
 	maxQuestion  = bus.MaxMessage
+	maxHeld      = 4 * maxQuestion  // bytes of all questions in line: those of people have some KiB
+	maxFlow      = 4 << 10          // bytes of a word about an answer: a session's id, a secret and a number
 	readPatience = 30 * time.Second // for the asking side to read on
 	signOfLife   = 10 * time.Second // between empty parts while an answer is being made
 	answerTime   = time.Hour        // after which an answer is called off
@@ -50,6 +52,20 @@ func (a *answer) window(session string) chan struct{} {
 	return a.free[session]
 }
 
+// taken notes that the asking side has read chunks of a session's answer. A session that has sent none has no window,
+// and gets none for the word of a stranger.
+func (a *answer) taken(session string, chunks int) {
+	a.mu.Lock()
+	free := a.free[session]
+	a.mu.Unlock()
+	for range min(chunks, fanout.Window) {
+		select {
+		case free <- struct{}{}:
+		default: // more than was sent
+		}
+	}
+}
+
 // desk takes questions in one name, and sends their answers.
 type desk struct {
 	conn     *bus.Conn
@@ -66,6 +82,7 @@ type desk struct {
 	follows chan struct{} // those without an end
 	line    chan struct{} // answers, and questions that wait for room
 	silence time.Duration // after which an asking side that says nothing is gone
+	held    atomic.Int64  // bytes of the questions in line
 	lock    sync.Mutex
 	running map[string]*answer // by the question's id
 }
@@ -116,9 +133,8 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
 		return
 	}
-	select {
-	case n.line <- struct{}{}:
-	default:
+	size := int64(len(m.Data))
+	if !n.admit(size) {
 		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errBusy)})
 		return
 	}
@@ -130,11 +146,11 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		gone.Stop()
 		a.cancel(nil)
 		n.refuse("one that is answered already") // its sender would speak about another's
-		<-n.line
+		n.letGo(size)
 		return
 	}
 	n.answers.Go(func() {
-		defer func() { <-n.line }()
+		defer n.letGo(size)
 		defer n.end(q.ID)
 		defer gone.Stop()
 		defer a.cancel(nil)
@@ -148,6 +164,27 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		defer leave()
 		n.work(ctx, q, a)
 	})
+}
+
+// admit takes a question of so many bytes into the line, if there is room.
+func (n *desk) admit(size int64) bool {
+	if n.held.Add(size) > maxHeld {
+		n.held.Add(-size)
+		return false
+	}
+	select {
+	case n.line <- struct{}{}:
+		return true
+	default:
+		n.held.Add(-size)
+		return false
+	}
+}
+
+// letGo takes it out again.
+func (n *desk) letGo(size int64) {
+	n.held.Add(-size)
+	<-n.line
 }
 
 func (n *desk) begin(id string, a *answer) bool {
@@ -214,7 +251,7 @@ var errRight = remedy.Add(fmt.Errorf("the question needs a right that its sender
 // flow hears how far the asking side has read.
 func (n *desk) flow(m bus.Msg) {
 	var f fanout.Flow
-	if json.Unmarshal(m.Data, &f) != nil {
+	if len(m.Data) > maxFlow || json.Unmarshal(m.Data, &f) != nil {
 		return
 	}
 	n.lock.Lock()
@@ -226,12 +263,7 @@ func (n *desk) flow(m bus.Msg) {
 		a.cancel(nil)
 	default:
 		a.heard()
-		for range min(f.Taken, fanout.Window) {
-			select {
-			case a.window(f.Session) <- struct{}{}:
-			default: // more than was sent
-			}
-		}
+		a.taken(f.Session, f.Taken)
 	}
 }
 

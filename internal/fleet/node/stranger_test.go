@@ -219,6 +219,50 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestWindowsOfStrangers: words about sessions that don't answer leave nothing behind, however many there are.
+func TestWindowsOfStrangers(t *testing.T) {
+	x := newAttacker(t)
+	began, _ := x.stuck()
+	q := fanout.Question{ID: rand.Text(), Secret: "s"}
+	x.node.take(t.Context(), question(t, q), api.Reading)
+	got(t, began)
+	x.node.lock.Lock()
+	a := x.node.running[q.ID]
+	x.node.lock.Unlock()
+	free := a.window("one")
+	<-free
+	for i := range 100 {
+		for _, session := range []string{fmt.Sprint(i), "one", strings.Repeat("long", 1<<20)[:i<<10]} {
+			text, err := json.Marshal(fanout.Flow{Session: session, Secret: "s", Taken: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.node.flow(bus.Msg{Subject: bus.Flow("n1", q.ID), Data: text})
+		}
+	}
+	if len(a.free) != 1 || len(free) != fanout.Window {
+		t.Errorf("%d windows, %d chunks", len(a.free), len(free))
+	}
+}
+
+// TestLargeQuestions: questions in line take so many bytes together, however few they are; small ones still pass.
+func TestLargeQuestions(t *testing.T) {
+	x := newAttacker(t)
+	began, _ := x.stuck()
+	large := fanout.Question{Secret: strings.Repeat("s", maxQuestion-1<<10)}
+	for range maxAnswers {
+		large.ID = rand.Text()
+		x.node.take(t.Context(), question(t, large), api.Reading)
+	}
+	if n := len(x.node.line); n != maxHeld/maxQuestion {
+		t.Errorf("%d large questions in line", n)
+	}
+	for range maxHeld/maxQuestion + 1 {
+		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading)
+		got(t, began)
+	}
+}
+
 // TestFewLines: questions that are refused again and again are logged ever more seldom, and all are counted.
 func TestFewLines(t *testing.T) {
 	var said bytes.Buffer

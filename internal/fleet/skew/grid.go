@@ -151,9 +151,21 @@ func (g *Grid) widen() {
 // stepOf is the first step of a bucket.
 func (g *Grid) stepOf(bucket int) int64 { return g.first + int64(bucket)*g.width }
 
-// columns are the buckets that at least half of the units have a value in. The last one is left out unless it is full:
-// the lowest of few steps may be an evaluation's.
+// columns are the buckets that at least half of the units have a value in, of those that have enough to be judged. The
+// last one is left out unless it is full: the lowest of few steps may be an evaluation's.
 func (g *Grid) columns() (list []int) {
+	judged, units := make([]bool, len(g.cells)), 0
+	for i, row := range g.cells {
+		values := 0
+		for _, v := range row {
+			if !math.IsNaN(v) {
+				values++
+			}
+		}
+		if judged[i] = values >= least; judged[i] {
+			units++
+		}
+	}
 	last := int64(-1)
 	for _, l := range g.last {
 		last = max(last, l)
@@ -163,12 +175,12 @@ func (g *Grid) columns() (list []int) {
 			break
 		}
 		n := 0
-		for _, row := range g.cells {
-			if b < len(row) && !math.IsNaN(row[b]) {
+		for i, row := range g.cells {
+			if judged[i] && b < len(row) && !math.IsNaN(row[b]) {
 				n++
 			}
 		}
-		if 2*n >= len(g.units) {
+		if n > 0 && 2*n >= units {
 			list = append(list, b)
 		}
 	}
@@ -199,6 +211,19 @@ func (g *Grid) stays() *Grid {
 		out.cells[i] = row
 	}
 	return &out
+}
+
+// addAll takes the values of another grid, whose buckets are no wider than those that its steps need here.
+func (g *Grid) addAll(other *Grid) {
+	g.Refused += other.Refused
+	for i, u := range other.units {
+		for b, v := range other.cells[i] {
+			if !math.IsNaN(v) {
+				g.Add(u, other.stepOf(b), v)
+			}
+		}
+		g.Seen(u, other.last[i])
+	}
 }
 
 // Seen says that a unit has made a step, of which no value may be there.

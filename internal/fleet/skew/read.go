@@ -1,11 +1,14 @@
 package skew
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,22 +40,25 @@ func (s Source) Own() string {
 	own AS (SELECT step.* FROM step JOIN newest USING (node, rank, pid))`, s.Steps, s.Ranks)
 }
 
-// Statement asks for what the ranks held at their steps: at most 65 cells of equal width in steps for each. Widths are
-// powers of two and cells begin at multiples of them, so that those of all sessions fall together. The row of rank -1
-// is a machine's memory, by the steps of its lowest rank. Sizes are KiB, times ms; lists are texts, which are read
-// several times as fast as lists of JSON.
+// Statement asks for what the ranks held at their steps: at most 65 cells of equal width in steps for each, by node, so
+// that none makes those of others wider. Widths are powers of two and cells begin at multiples of them, so that those
+// of all sessions fall together. The row of rank -1 is a machine's memory, by the steps of its lowest rank. Sizes are
+// KiB, times ms; lists are texts, which are read several times as fast as lists of JSON.
 func (s Source) Statement() string {
 	return s.Own() + `,
-	wide AS (SELECT pow(2, ceil(log2(greatest(1, (max(step) - min(step) + 1) / 64))))::BIGINT AS width FROM own),
+	wide AS (SELECT node, pow(2, ceil(log2(greatest(1, (max(step) - min(step) + 1) / 64))))::BIGINT AS width
+		FROM own GROUP BY node),
 	made AS (SELECT node, date_trunc('second', ts) AS second, min(ts) AS ts, max(step) AS step
 		FROM own JOIN (SELECT node, min(rank) AS rank FROM newest GROUP BY node) USING (node, rank) GROUP BY 1, 2),
 	host AS (SELECT node, made.step, min(h.total - h.available) AS used FROM ` + s.Hosts + ` h
 		ASOF JOIN made USING (node, ts) WHERE h.available BETWEEN 0 AND h.total GROUP BY 1, 2),
 	cells AS (
 		SELECT node, rank, step // width AS cell, min(step) AS first, max(step) AS last, min(allocated) AS held,
-			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms FROM own, wide GROUP BY 1, 2, 3
+			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms
+			FROM own JOIN wide USING (node) GROUP BY 1, 2, 3
 		UNION ALL
-		SELECT node, -1, step // width, min(step), max(step), min(used), NULL, NULL FROM host, wide GROUP BY 1, 2, 3)
+		SELECT node, -1, step // width, min(step), max(step), min(used), NULL, NULL FROM host
+			JOIN wide USING (node) GROUP BY 1, 2, 3)
 	SELECT node, rank, max(last) AS last,
 		string_agg(first, ' ' ORDER BY cell) AS steps,
 		string_agg(coalesce((held // 1024)::VARCHAR, '-'), ' ' ORDER BY cell) AS held,
@@ -78,15 +84,77 @@ type series struct {
 
 // Held is what was told of a job: its ranks, and what they and their nodes held. Several may add to it at a time.
 type Held struct {
-	Input Input
 	Ranks []Unit // at most MaxUnits
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	nodes map[string]Input
 }
 
 // NewHeld makes an empty one.
-func NewHeld() *Held {
-	return &Held{Input: Input{Memory: NewGrid(), Process: NewGrid(), Time: NewGrid(), Host: NewGrid()}}
+func NewHeld() *Held { return &Held{nodes: map[string]Input{}} }
+
+func newInput() Input {
+	return Input{Memory: NewGrid(), Process: NewGrid(), Time: NewGrid(), Host: NewGrid()}
+}
+
+func (in Input) grids() []*Grid { return []*Grid{in.Memory, in.Process, in.Time, in.Host} }
+
+// reach is the last step that any of its values has.
+func (in Input) reach() (last int64) {
+	for _, g := range in.grids() {
+		for _, l := range g.last {
+			last = max(last, l)
+		}
+	}
+	return last
+}
+
+// Steps beyond wayBeyond times those of other nodes and a few are not of the same job, or of one that has stood still
+// for most of it.
+const (
+	wayBeyond = 4
+	afew      = 1 << 10
+)
+
+// Judge compares the ranks. Steps far beyond those of other nodes would make the columns so wide that nobody has eight
+// of them: nodes that tell of such steps are left out where the others can't be compared with them.
+func (h *Held) Judge() Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names := slices.Collect(maps.Keys(h.nodes))
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.nodes[a].reach(), h.nodes[b].reach()), strings.Compare(a, b))
+	})
+	all := h.joined(names)
+	for n := len(names); n > 0; n-- {
+		if n < len(names) && h.nodes[names[n]].reach()/wayBeyond <= h.nodes[names[n-1]].reach()+afew {
+			continue
+		}
+		in := all
+		if n < len(names) {
+			in = h.joined(names[:n])
+		}
+		if incomparable(in.Memory, "", in.Memory.columns()) != "" {
+			continue
+		}
+		r := Judge(in)
+		for _, name := range names[n:] {
+			r.Warnings = append(r.Warnings, "node "+name+": its steps lie far beyond those of the others")
+		}
+		return r
+	}
+	return Judge(all)
+}
+
+// joined is what some nodes have told.
+func (h *Held) joined(names []string) Input {
+	out := newInput()
+	for _, name := range names {
+		for i, g := range h.nodes[name].grids() {
+			out.grids()[i].addAll(g)
+		}
+	}
+	return out
 }
 
 // Add reads one answer to Statement, as lines of JSON. node is whose it is; "": the rows say that. One that can't be
@@ -122,17 +190,25 @@ func (h *Held) add(s series) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := Unit{Rank: s.Rank, Node: s.Node}
-	if u.Rank < 0 {
-		each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Host.Add(u, step, kib*1024) })
+	in, known := h.nodes[u.Node]
+	if !known && len(h.nodes) < MaxUnits {
+		in = newInput()
+		h.nodes[u.Node] = in
+	}
+	switch {
+	case in.Host == nil:
+		return
+	case u.Rank < 0:
+		each(s.Steps, s.Held, func(step int64, kib float64) { in.Host.Add(u, step, kib*1024) })
+		return
+	case len(h.Ranks) >= MaxUnits:
 		return
 	}
-	if len(h.Ranks) < MaxUnits {
-		h.Ranks = append(h.Ranks, u)
-	}
-	each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Memory.Add(u, step, kib*1024) })
-	each(s.Steps, s.Process, func(step int64, kib float64) { h.Input.Process.Add(u, step, kib*1024) })
-	each(s.Steps, s.MS, func(step int64, ms float64) { h.Input.Time.Add(u, step, (s.Began+ms)/1e3) })
-	for _, g := range []*Grid{h.Input.Memory, h.Input.Process, h.Input.Time} {
+	h.Ranks = append(h.Ranks, u)
+	each(s.Steps, s.Held, func(step int64, kib float64) { in.Memory.Add(u, step, kib*1024) })
+	each(s.Steps, s.Process, func(step int64, kib float64) { in.Process.Add(u, step, kib*1024) })
+	each(s.Steps, s.MS, func(step int64, ms float64) { in.Time.Add(u, step, (s.Began+ms)/1e3) })
+	for _, g := range []*Grid{in.Memory, in.Process, in.Time} {
 		g.Seen(u, s.Last)
 	}
 }

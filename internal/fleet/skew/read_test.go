@@ -2,6 +2,7 @@ package skew
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,13 +36,46 @@ func TestHeldNamesTheRank(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := Judge(h.Input)
+	r := h.Judge()
 	if len(h.Ranks) != 6 || len(r.Findings) != 1 || r.Findings[0].Rank != 3 || r.Findings[0].Node != "n1" ||
 		r.Findings[0].Kind != Leak || r.Findings[0].LastStep != 639 {
 		t.Errorf("%d ranks, %+v", len(h.Ranks), r.Findings)
 	}
 	if p := r.Findings[0].Pace; p < 0.98*(1<<20) || p > 1.02*(1<<20) {
 		t.Errorf("%.0f bytes a step", p)
+	}
+}
+
+// TestStepsOfOneNode: one that tells of steps or ranks that no other has keeps nobody else's from being compared.
+func TestStepsOfOneNode(t *testing.T) {
+	many := ""
+	for rank := range 100 {
+		many += fmt.Sprintf(`{"rank":%d,"last":3,"steps":"3","held":"5"}`, rank)
+	}
+	for what, told := range map[string]string{
+		"far":           `{"rank":99,"last":1,"steps":"1000000000000","held":"5"}`,
+		"farther":       `{"rank":0,"last":1,"steps":"0 2305843009213693951","held":"5 5","process":"5 5","ms":"5 5"}`,
+		"last":          `{"rank":0,"last":2305843009213693951,"steps":"0","held":"5"}`,
+		"host":          `{"rank":-1,"last":1,"steps":"0 1000000000000","held":"5 5"}`,
+		"hundred ranks": many,
+	} {
+		h := NewHeld()
+		for rank := range 6 {
+			pace := 0.0
+			if rank == 3 {
+				pace = 1024 // KiB
+			}
+			if err := h.Add(fmt.Sprintf("n%d", rank/3), strings.NewReader(answerOf(rank, pace))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.Add("evil", strings.NewReader(told)); err != nil {
+			t.Fatal(err)
+		}
+		r := h.Judge()
+		if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rank == 3 && f.Node == "n1" }) {
+			t.Errorf("%s: %+v %q", what, r.Findings, r.Warnings)
+		}
 	}
 }
 
@@ -53,7 +87,7 @@ func FuzzHeld(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h := NewHeld()
 		if err := h.Add("n", strings.NewReader(string(text))); err == nil {
-			Judge(h.Input)
+			h.Judge()
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/metrics"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sock"
 )
 
 // Address completes the address to listen on: without a host it is loopback's.
@@ -62,12 +63,17 @@ func (s *Server) Close() error { return s.listener.Close() }
 const (
 	headerPatience = 5 * time.Second  // of a scraper that sends nothing
 	writePatience  = 30 * time.Second // to read the session and for a slow reader to take 1 MB
+	idlePatience   = 2 * time.Minute  // between scrapes over one connection
 	goodbye        = 2 * time.Second  // for scrapes that are being answered
+
+	maxHeader    = 1 << 14 // bytes of a request
+	maxStrangers = 512     // connections at a time of those who have shown no token: each takes some 15 KiB
 )
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: headerPatience, WriteTimeout: writePatience,
+		IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader, ConnContext: sock.WithGuest,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -78,7 +84,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			_ = server.Close() // they were given their time
 		}
 	})
-	err := server.Serve(s.listener)
+	err := server.Serve(sock.NewCrowd(s.listener, maxStrangers))
 	if !stop() {
 		<-stopped
 	}
@@ -104,6 +110,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case q.URL.Path != "/metrics":
 		http.NotFound(w, q)
 	default:
+		if s.token != "" {
+			sock.Vouch(q)
+		}
 		s.scrape(w, q)
 	}
 }

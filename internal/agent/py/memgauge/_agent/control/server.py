@@ -5,7 +5,7 @@ import select
 import struct
 from time import monotonic
 
-from .. import gil, state, workers
+from .. import allowance, gil, state, workers
 from ..pipe import Pipe, Sock
 from .connection import COUNTED, ERROR, HELLO, OK, PONG, STACKS, Connection, encode
 
@@ -228,8 +228,8 @@ class Control:
     def _stacks(self, connection, with_locals):
         from . import stacks
         try:
-            text = stacks.allowance.report(with_locals)
-        except stacks.Spent as error:
+            text = allowance.readers.take(stacks.report, with_locals)
+        except allowance.Spent as error:
             connection.send(ERROR, encode("backtrace: %s" % error))
         except Exception as error:
             connection.send(ERROR, encode("backtrace: %s: %s" % (type(error).__name__, error)))

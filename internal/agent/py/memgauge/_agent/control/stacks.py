@@ -6,9 +6,8 @@ type is shown. So it takes no lock of the program, calls no __repr__ that may ha
 import _thread
 import os
 import sys
-from time import monotonic_ns, thread_time_ns
 
-from .. import frames, mainthread, state, torchhook
+from .. import frames, mainthread, torchhook
 
 MAX_TEXT = 1 << 20    # bytes of the answer: a frame of the control socket holds no more
 MAX_INNER, MAX_OUTER = 200, 50   # frames kept of a deep recursion: where it is, and how it began
@@ -18,39 +17,7 @@ MAX_ITEMS = 5         # of a container
 MAX_NAME = 500        # characters of a function's, a file's or a thread's name
 NESTED = 2            # levels of nested containers that are rendered
 
-SHARE = 0.5           # of the budget, for the backtraces that are asked for
-WINDOW = 60_000_000_000  # ns whose share may be spent at once: 0.3 s of CPU time at 1 %
-
 _OPTIMIZED = 1        # code.co_flags: locals are not kept in a dict
-
-
-class Spent(Exception):
-    """Backtraces have taken what the budget allows."""
-
-
-class Allowance:
-    """The CPU time in ns that backtraces may take: whoever may read a session may ask for any number."""
-
-    def __init__(self):
-        self.level = self.at = None
-
-    def report(self, with_locals):
-        budget, now = state.settings.budget, monotonic_ns()
-        rate = budget * SHARE
-        full = rate * WINDOW
-        self.level = full if self.at is None else min(full, self.level + (now - self.at) * rate)
-        self.at = now
-        if self.level <= 0:
-            raise Spent("backtraces have taken the time that the budget of %g%% allows them: the next in %.0f s"
-                        % (budget * 100, -self.level / rate / 1e9 + 1))
-        began = thread_time_ns()
-        try:
-            return report(with_locals)
-        finally:
-            self.level -= thread_time_ns() - began
-
-
-allowance = Allowance()
 
 
 def report(with_locals=False):

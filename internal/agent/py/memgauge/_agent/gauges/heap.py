@@ -5,7 +5,7 @@ step."""
 import json
 import os
 
-from .. import torchhook
+from .. import allowance, torchhook
 
 MAX_TEXT = 4 << 20    # bytes of malloc_info's XML: some 10 KiB an arena
 
@@ -45,3 +45,11 @@ def cuda_segments():
 def told():
     """Both as one line of JSON."""
     return json.dumps({"malloc_info": malloc_info(), "segments": cuda_segments()})
+
+
+def asked():
+    """told() for whoever may read the session, who may ask for any number: from the allowance of backtraces."""
+    try:
+        return allowance.readers.take(told)
+    except allowance.Spent as error:
+        return json.dumps({"spent": str(error)})
