@@ -24,37 +24,52 @@ func ofInterest(text []byte) bool {
 
 // File checks a file's content by its name; path ends in .ipynb for a notebook.
 func File(path string, data []byte, rules Selection) ([]Finding, error) {
+	seen, err := inspect(path, data, rules)
+	return seen.findings, err
+}
+
+// inspection is what was found in a file, in how many steps, and whether all of it was understood.
+type inspection struct {
+	findings []Finding
+	steps    int
+	whole    bool
+}
+
+// inspect is File, which tells more.
+func inspect(path string, data []byte, rules Selection) (inspection, error) {
 	src, err := newSource(path, data)
 	if err != nil {
-		return nil, err
+		return inspection{}, err
 	}
 	wrong := src.fault()
 	if wrong == nil && !ofInterest(src.text) {
-		return nil, nil
+		return inspection{whole: true}, nil
 	}
 	f, err := newFile(src)
 	if err != nil {
-		return nil, err
+		return inspection{}, err
 	}
 	var found []Finding
 	why := ""
 	if ofInterest(src.text) {
 		found, why = f.check(rules)
 	}
-	if wrong != nil || f.broken || !mayMend(src.text) { // who doesn't understand a text changes nothing in it
+	// Who doesn't understand a text, or has read it in part, changes nothing in it.
+	whole := wrong == nil && !f.broken && why == ""
+	if !whole || !mayMend(src.text) {
 		for i := range found {
 			found[i].Fix = nil
 		}
 	}
 	if rule, _ := Find(Unreadable); rules.Has(rule) {
 		if why != "" {
-			found = append(found, unread(path, "can be checked only in part: "+why))
+			found = append(found, unread(path, "can be checked only in part, and --fix leaves it alone: "+why))
 		}
 		if wrong != nil {
 			found = append([]Finding{src.unparsed(wrong)}, found...)
 		}
 	}
-	return found, nil
+	return inspection{found, stepsFor(len(src.text)) - f.left, whole}, nil
 }
 
 // fault is where the text is no Python. Cells of a notebook need not be.
@@ -128,11 +143,11 @@ func readBounded(path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("read %s: not a regular file", path)
 	case info.Size() > most:
-		return nil, errTooLarge
+		return nil, fmt.Errorf("read %s: %w", path, tooLarge(most))
 	}
 	data, err := io.ReadAll(io.LimitReader(file, most+1))
 	if int64(len(data)) > most { // it grows while it is read
-		return nil, errTooLarge
+		return nil, fmt.Errorf("read %s: %w", path, tooLarge(most))
 	}
 	return data, err
 }

@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // Config is [tool.memgauge.check] of a pyproject.toml.
@@ -20,6 +23,7 @@ type Config struct {
 	Exclude        []string            `toml:"exclude"`
 	PerFileIgnores map[string][]string `toml:"per-file-ignores"`
 	Dir            string              `toml:"-"` // where the file lies: what patterns are relative to
+	Foreign        []string            `toml:"-"` // files that were left out, since a stranger may have put them there
 }
 
 // maxConfig bounds a pyproject.toml, in bytes: ten times the largest that people write, and what a parser that follows
@@ -34,15 +38,21 @@ var (
 )
 
 // ReadConfig finds the nearest pyproject.toml with a [tool.memgauge.check] at or above a directory. Without one the
-// configuration is empty.
+// configuration is empty. In a directory like /tmp a stranger's says nothing: it could silence every finding.
 func ReadConfig(dir string) (Config, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Config{}, err
 	}
+	var foreign []string
 	for {
 		path := filepath.Join(dir, "pyproject.toml")
-		data, err := readBounded(path, maxConfig)
+		var data []byte
+		if strangers(dir, path) {
+			foreign, err = append(foreign, path), fs.ErrNotExist
+		} else {
+			data, err = readBounded(path, maxConfig)
+		}
 		if err == nil {
 			c, there, err := ParseConfig(data)
 			if err != nil {
@@ -50,7 +60,7 @@ func ReadConfig(dir string) (Config, error) {
 					"[tool.memgauge.check] takes select, ignore, exclude and per-file-ignores")
 			}
 			if there {
-				c.Dir = dir
+				c.Dir, c.Foreign = dir, foreign
 				return c, nil
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -58,10 +68,25 @@ func ReadConfig(dir string) (Config, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return Config{}, nil
+			return Config{Foreign: foreign}, nil
 		}
 		dir = up
 	}
+}
+
+// strangers reports whether a file, or the link of its name, is another user's, in a directory where everybody may put
+// one.
+func strangers(dir, path string) bool {
+	place, err := os.Lstat(dir)
+	if err != nil || place.Mode()&0o002 == 0 {
+		return false
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || trust.Foreign(owner.Uid)
 }
 
 // ParseConfig reads a pyproject.toml; there says that it has a section for us. A key that nobody knows is an error.

@@ -13,11 +13,14 @@ import (
 // maxAlone is how many fixes are tried one by one, where they can't all be made at once: each needs a parse.
 const maxAlone = 100
 
+// mendSteps is how many times as long as a check mending may take: a round of fixes that all fit needs one more.
+const mendSteps = 10
+
 // Apply makes the edits of findings in a text; applied counts the findings that were mended. Of edits that touch each
 // other the first is made. What comes out parses, as the text did before: a fix after which it would not is left out.
 // Notebooks are left alone: their text is not the file's.
 func Apply(data []byte, findings []Finding) (out []byte, applied int) {
-	return apply(data, findings, func([]byte, int) bool { return true })
+	return apply(data, findings, func(text []byte, _ int) bool { return parses(text) })
 }
 
 // apply is Apply for fixes of which good says, by the text and their number, whether they are good.
@@ -27,7 +30,7 @@ func apply(data []byte, findings []Finding, good func([]byte, int) bool) (out []
 		return data, 0
 	}
 	try := func(fixes [][]Edit) []byte {
-		if text := edited(data, slices.Concat(fixes...)); parses(text) && good(text, len(fixes)) {
+		if text := edited(data, slices.Concat(fixes...)); good(text, len(fixes)) {
 			return text
 		}
 		return nil
@@ -48,19 +51,33 @@ func apply(data []byte, findings []Finding, good func([]byte, int) bool) (out []
 // Mend makes fixes until none is left that can be made: those that touch each other one after the other. left is what
 // is found afterwards; mended counts the findings that went.
 func Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int, err error) {
+	return mendWithin(path, data, rules, mendSteps*stepsFor(len(data)))
+}
+
+// mendWithin is Mend that ends when it has made its steps: what is not mended then is left.
+func mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
+	err error) {
 	left, err = File(path, data, rules)
 	if err != nil {
 		return data, nil, 0, err
 	}
 	before := fixable(left)
-	for fixable(left) > 0 {
+	for fixable(left) > 0 && steps > 0 {
 		var next []Finding
 		out, n := apply(data, left, func(text []byte, n int) bool { // what was mended is not found again
-			found, err := File(path, text, rules)
-			if err != nil || fixable(found)+n > fixable(left) {
+			if steps <= 0 {
 				return false
 			}
-			next = found
+			steps -= stepsPerByte * len(text)
+			if !parses(text) {
+				return false
+			}
+			seen, err := inspect(path, text, rules)
+			steps -= seen.steps
+			if err != nil || !seen.whole || fixable(seen.findings)+n > fixable(left) {
+				return false
+			}
+			next = seen.findings
 			return true
 		})
 		if n == 0 {
@@ -202,7 +219,7 @@ const maxTensorDepth = 8
 func (f *file) makesOne(c call, depth int) bool {
 	on, name := c.receiver(), c.last()
 	if endsIn(c.name, "functional."+name) || strings.HasPrefix(c.name, "F.") {
-		return lossCall.MatchString(name)
+		return f.fits(lossCall, name)
 	}
 	if on.ok() && tensorMethods[name] && f.grade(on).graph() && !strings.HasPrefix(c.name, "torch.") {
 		return true

@@ -264,3 +264,92 @@ func TestUnreadIsTold(t *testing.T) {
 		t.Error("MG000 must go by --ignore only")
 	}
 }
+
+// TestMatchesAreCounted: an expression takes far longer than a look at the text, so no rule matches one by itself.
+func TestMatchesAreCounted(t *testing.T) {
+	tree := &tree{left: 4 * maxLine, known: map[match]bool{}}
+	if done := tree.within(func() {
+		for i := range maxLine {
+			tree.fits(loaderName, fmt.Sprint("name", i))
+		}
+	}); done {
+		t.Error("matches cost no steps")
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), ".Match"+"String("); name != "tree.go" && n > 0 {
+			t.Errorf("%s matches %d times without counting it", name, n)
+		}
+	}
+}
+
+// TestPartlyReadIsNotMended: of a file that is read in part nobody can tell what a fix has done. It would be tried
+// again and again.
+func TestPartlyReadIsNotMended(t *testing.T) {
+	text := []byte("import torch\ntotal = 0\nfor i in range(9):\n" +
+		strings.Repeat(" loss = m(x); loss.backward()\n total += loss\n", maxFindings+100))
+	found, err := File("x.py", text, Selection{})
+	if err != nil || fixable(found) > 0 || !strings.Contains(found[len(found)-1].Message, "--fix leaves it alone") {
+		t.Errorf("%d of %d findings can be mended, %v", fixable(found), len(found), err)
+	}
+}
+
+// TestMendingIsBounded: mending ends with its steps.
+func TestMendingIsBounded(t *testing.T) {
+	text := []byte("import torch\ntotal = 0\nfor i in range(9):\n loss = m(x); loss.backward()\n total += loss\n")
+	for steps, want := range map[int]int{0: 0, 1: 1} {
+		_, left, n, err := mendWithin("x.py", text, Selection{}, steps)
+		if err != nil || n != want || len(left) != 1-want {
+			t.Errorf("%d steps: %d mended, %d left, %v", steps, n, len(left), err)
+		}
+	}
+}
+
+// TestStrangersSettings: who may put a file above ours silences nothing in it.
+func TestStrangersSettings(t *testing.T) {
+	env.Root(t)
+	dir := t.TempDir()
+	path, below := filepath.Join(dir, "pyproject.toml"), filepath.Join(dir, "ours")
+	if err := errors.Join(os.Mkdir(below, 0o700), os.Chmod(dir, 0o777|os.ModeSticky),
+		os.WriteFile(path, []byte("[tool.memgauge.check]\nignore = [\"MG\"]\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := ReadConfig(below); err != nil || len(c.Ignore) != 1 || c.Foreign != nil {
+		t.Fatalf("our own: %+v, %v", c, err)
+	}
+	if err := os.Chown(path, 4711, 4711); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := ReadConfig(below); err != nil || c.Ignore != nil || !slices.Equal(c.Foreign, []string{path}) {
+		t.Errorf("a stranger's: %+v, %v", c, err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // where only its owner puts files, it is his who wrote the rest
+		t.Fatal(err)
+	}
+	if c, err := ReadConfig(below); err != nil || len(c.Ignore) != 1 {
+		t.Errorf("another's project: %+v, %v", c, err)
+	}
+}
+
+// TestCellsThatAreNoText: what can't be read of a notebook is told.
+func TestCellsThatAreNoText(t *testing.T) {
+	for _, text := range []string{`{"cells": null}`, `{"cells": [{"cell_type": "code", "source": 5}]}`,
+		`{"cells": [{"cell_type": "code", "source": ["a", 5]}]}`, `{"cells": [{"cell_type": "code", "source": {}}]}`} {
+		if _, err := File("x.ipynb", []byte(text), Selection{}); err == nil {
+			t.Errorf("%s was read", text)
+		}
+	}
+	for _, text := range []string{`{"cells": []}`, `{"worksheets": [{"cells": []}]}`,
+		`{"cells": [{"cell_type": "code"}]}`} {
+		if _, err := File("x.ipynb", []byte(text), Selection{}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

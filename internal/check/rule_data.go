@@ -147,7 +147,7 @@ func (f *file) optional(n node, h holder) bool {
 		setting := cond.any(func(x node) bool {
 			return x.is("attribute") && f.plain(x) != h.name && strings.HasPrefix(f.plain(x), "self.")
 		})
-		if setting && !cond.is("comparison_operator") || cacheWord.MatchString(cond.text()) &&
+		if setting && !cond.is("comparison_operator") || f.fits(cacheWord, cond.text()) &&
 			!cond.is("comparison_operator") {
 			return true
 		}
@@ -230,7 +230,7 @@ func cycleLoader(f *file, r *reporter) {
 		over := c.arg(0)
 		name := f.plain(over)
 		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") ||
-			loaderName.MatchString(name)
+			f.fits(loaderName, name)
 		for _, b := range f.index.bound[name] {
 			if v := b.value.bare(); v.is("call") {
 				isLoader = isLoader || endsIn(f.dotted(v.field("function")), "DataLoader")
@@ -250,9 +250,9 @@ func replayBuffer(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		h, ok := f.holderOf(g.into)
 		fn := f.function(g.at)
-		if !ok || !h.attr || !replayName.MatchString(h.name) || fn.class == nil || fn.class.isModule() ||
+		if !ok || !h.attr || !f.fits(replayName, h.name) || fn.class == nil || fn.class.isModule() ||
 			!g.at.is("call") ||
-			!replayName.MatchString(fn.class.name) && !strings.Contains(strings.ToLower(fn.class.name), "agent") {
+			!f.fits(replayName, fn.class.name) && !strings.Contains(strings.ToLower(fn.class.name), "agent") {
 			continue
 		}
 		switch fn.name {
@@ -275,7 +275,7 @@ func (f *file) comparesCapacity(fn *function, h holder) bool {
 			if !n.is("comparison_operator") && !(n.is("binary_operator") && strings.Contains(n.text(), "%")) {
 				return false
 			}
-			return sizeWord.MatchString(n.text())
+			return f.fits(sizeWord, n.text())
 		})
 		f.index.limits[fn.class] = compares
 	}

@@ -65,7 +65,7 @@ var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_
 // rankZero reports whether a place runs on one rank only.
 func (f *file) rankZero(n node) bool {
 	for at := n.parent(); at.ok(); at = at.parent() {
-		if at.is("if_statement") && rankWord.MatchString(at.field("condition").text()) {
+		if at.is("if_statement") && f.fits(rankWord, at.field("condition").text()) {
 			return true
 		}
 	}
@@ -158,7 +158,7 @@ func emptyCacheEachStep(f *file, r *reporter) {
 		fn := f.function(c.node)
 		loops := f.loops(c.node)
 		if fn.hook() || len(loops) > 0 && (f.trains(loops[0]) ||
-			loaderName.MatchString(loops[0].field("right").text())) &&
+			f.fits(loaderName, loops[0].field("right").text())) &&
 			!f.epochLoopOnly(loops[0]) {
 			r.report(c.node, "empty_cache() at every step: the allocator asks the driver for all of it again, and a "+
 				"leak is hidden, not mended",
@@ -249,7 +249,7 @@ func compileVarying(f *file, r *reporter) {
 	}
 	for _, c := range f.byName["compile"] {
 		if c.name == "torch.compile" && !c.keyword("dynamic").ok() && !c.spread() &&
-			modelCall.MatchString(last(f.plain(c.arg(0)))) {
+			f.fits(modelCall, last(f.plain(c.arg(0)))) {
 			r.report(c.node, fmt.Sprintf("batches are padded to their own longest (line %d): a graph is compiled and "+
 				"kept for shapes that vary",
 				f.src.line(pads.start())), "dynamic=True, torch._dynamo.mark_dynamic(), or pad to a few "+

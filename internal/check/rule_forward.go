@@ -96,7 +96,7 @@ func isNumber(f *file, n node) bool {
 			if c.is("pair") {
 				c = c.field("value")
 			}
-			return f.grade(c) != scalar && !stepName.MatchString(c.text()) && !isNumber(f, c)
+			return f.grade(c) != scalar && !f.fits(stepName, c.text()) && !isNumber(f, c)
 		})
 	}
 	if n.is("list_comprehension") {

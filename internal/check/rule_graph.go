@@ -402,7 +402,7 @@ func modelCopies(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		if !g.value.any(func(n node) bool {
 			name := f.dotted(n.field("function"))
-			return n.is("call") && (name == "copy.deepcopy" && modelCall.MatchString(call{n, name}.arg(0).text()) ||
+			return n.is("call") && (name == "copy.deepcopy" && f.fits(modelCall, call{n, name}.arg(0).text()) ||
 				last(name) == "state_dict" && !strings.Contains(name, "()"))
 		}) {
 			continue
@@ -477,7 +477,7 @@ func evalWithGradients(f *file, r *reporter) {
 				continue
 			}
 			loop := f.stepLoopOf(m.node)
-			if !loop.ok() || !loaderName.MatchString(loop.field("right").text()) {
+			if !loop.ok() || !f.fits(loaderName, loop.field("right").text()) {
 				continue
 			}
 			r.report(m.node, "an evaluation with gradients on: each batch builds a graph that nothing uses",

@@ -146,7 +146,7 @@ func (f *file) firstValue(name string, at node) bool {
 // returnsIt reports whether the function gives the variable away with its graph on purpose: a loss made of parts, where
 // nothing here asks for its gradients.
 func (f *file) returnsIt(fn *function, name string, loop node) bool {
-	if fn.hasBack || !loop.ok() || evalName.MatchString(fn.name) {
+	if fn.hasBack || !loop.ok() || f.fits(evalName, fn.name) {
 		return false
 	}
 	given := f.index.given[fn]
@@ -181,10 +181,10 @@ func evalLike(f *file, fn *function, loop node) bool {
 	if fn.hasBack || !loop.is("for_statement") {
 		return fn.hasBack && f.trains(loop)
 	}
-	if !loaderName.MatchString(loop.field("right").text()) {
+	if !f.fits(loaderName, loop.field("right").text()) {
 		return false
 	}
-	return f.callsEval(fn) || evalName.MatchString(fn.name)
+	return f.callsEval(fn) || f.fits(evalName, fn.name)
 }
 
 // callsEval reports whether a function puts a model into evaluation mode.
@@ -274,11 +274,11 @@ func (f *file) keyGrows(g growth, loop node) bool {
 	key := g.at.field("left").field("subscript")
 	target := loop.field("left")
 	if !target.ok() {
-		return stepName.MatchString(last(f.plain(key)))
+		return f.fits(stepName, last(f.plain(key)))
 	}
 	names := set(f.carried(target)...)
 	for _, n := range f.carried(key) {
-		if names[n] || stepName.MatchString(last(n)) {
+		if names[n] || f.fits(stepName, last(n)) {
 			return f.kindOf(loop) == stepLoop
 		}
 	}
@@ -306,7 +306,7 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	if w.lossUse || !fn.hasBack && w.returned {
 		return true
 	}
-	if fn == f.module && lossList.MatchString(h.name) && loaderName.MatchString(loop.field("right").text()) {
+	if fn == f.module && f.fits(lossList, h.name) && f.fits(loaderName, loop.field("right").text()) {
 		return false // all_losses of a script: nothing here makes a loss of it
 	}
 	return !f.trainedLoop(fn, loop)
@@ -338,7 +338,7 @@ func (f *file) freed(fn *function) bool {
 func (f *file) lossUse(n node) bool {
 	if c := n.up("call"); c.ok() && n.inside(c.field("arguments")) {
 		name := last(f.dotted(c.field("function")))
-		return lossCall.MatchString(name) || name == "cat" || name == "stack"
+		return f.fits(lossCall, name) || name == "cat" || name == "stack"
 	}
 	return false
 }

@@ -38,7 +38,7 @@ func (f *file) tensorish(n node) bool {
 		}
 		return false
 	case "identifier":
-		return tensorName.MatchString(n.text()) && !strings.Contains(strings.ToLower(n.text()), "idx")
+		return f.fits(tensorName, n.text()) && !strings.Contains(strings.ToLower(n.text()), "idx")
 	case "subscript":
 		return f.tensorish(n.field("value"))
 	}
@@ -53,7 +53,7 @@ func stepOutputs(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
 		h, ok := f.holderOf(g.into)
-		documented := !ok && h.attr && stepList.MatchString(h.name)
+		documented := !ok && h.attr && f.fits(stepList, h.name)
 		if !g.at.is("call") || !fn.hook() && !(documented && fn == f.module) {
 			continue
 		}
@@ -214,7 +214,7 @@ func (f *file) fromModel(fn *function, n node) bool {
 // isReduced reports whether a call's result goes into a loss at once: a single number.
 func isReduced(f *file, n node) bool {
 	for up := n.parent().up("call"); up.ok(); up = up.parent().up("call") {
-		if name := last(f.dotted(up.field("function"))); lossCall.MatchString(name) || name == "mean" || name == "sum" {
+		if name := last(f.dotted(up.field("function"))); f.fits(lossCall, name) || name == "mean" || name == "sum" {
 			return true
 		}
 	}
@@ -226,7 +226,7 @@ func (f *file) names(n node) (names []string) {
 	n.all(func(at node) bool {
 		if at.is("call") {
 			name := last(f.dotted(at.field("function")))
-			if lossCall.MatchString(name) || name == "mean" || name == "sum" || toScalar[name] {
+			if f.fits(lossCall, name) || name == "mean" || name == "sum" || toScalar[name] {
 				return false
 			}
 		}
@@ -249,7 +249,7 @@ func (f *file) calledInLoop(fn *function) bool {
 					continue
 				}
 				for _, l := range f.loops(c.node) {
-					if f.kindOf(l) == stepLoop || loaderName.MatchString(l.field("right").text()) {
+					if f.kindOf(l) == stepLoop || f.fits(loaderName, l.field("right").text()) {
 						return true
 					}
 				}

@@ -283,24 +283,24 @@ func (f *file) kindOf(loop node) loopKind {
 
 func (f *file) findKind(loop node) loopKind {
 	if loop.is("while_statement") {
-		if stepLimit.MatchString(loop.field("condition").text()) || f.trains(loop) {
+		if f.fits(stepLimit, loop.field("condition").text()) || f.trains(loop) {
 			return stepLoop
 		}
 		return otherLoop
 	}
 	over, target := loop.field("right").text(), loop.field("left").text()
-	if loaderName.MatchString(over) {
+	if f.fits(loaderName, over) {
 		return stepLoop
 	}
 	words := strings.FieldsFunc(target, func(r rune) bool { return strings.ContainsRune(" ,()[]*\n\t", r) })
 	for _, w := range words {
-		if stepName.MatchString(w) && (strings.Contains(over, "range(") || strings.Contains(over, "count(")) {
-			if w != "e" && w != "it" && w != "update" || stepLimit.MatchString(over) {
+		if f.fits(stepName, w) && (strings.Contains(over, "range(") || strings.Contains(over, "count(")) {
+			if w != "e" && w != "it" && w != "update" || f.fits(stepLimit, over) {
 				return stepLoop
 			}
 		}
 	}
-	if strings.Contains(over, "range(") && stepLimit.MatchString(over) {
+	if strings.Contains(over, "range(") && f.fits(stepLimit, over) {
 		return stepLoop
 	}
 	if f.trains(loop) {
@@ -339,14 +339,14 @@ var (
 
 // isLightning reports whether a class is one that a framework calls.
 func (c *class) isLightning() bool {
-	return c != nil && lightning.MatchString(strings.Join(c.bases, " "))
+	return c != nil && c.t.fits(lightning, strings.Join(c.bases, " "))
 }
 
 // hook reports whether a function is one that a framework calls for each batch.
-func (fn *function) hook() bool { return fn.class != nil && stepHook.MatchString(fn.name) }
+func (fn *function) hook() bool { return fn.class != nil && fn.t.fits(stepHook, fn.name) }
 
 // epochEnd reports whether a function is called after each epoch.
-func (fn *function) epochEnd() bool { return fn.class != nil && epochHook.MatchString(fn.name) }
+func (fn *function) epochEnd() bool { return fn.class != nil && fn.t.fits(epochHook, fn.name) }
 
 var noGrad = []string{"no_grad", "inference_mode", "no_grad_if_needed", "torch_no_grad", "eval_mode", "no_sync_grad"}
 
@@ -399,7 +399,7 @@ func (f *file) offFunction(fn *function) bool {
 			return true
 		}
 	}
-	if fn.class != nil && noGradFor.MatchString(fn.name) {
+	if fn.class != nil && f.fits(noGradFor, fn.name) {
 		return true
 	}
 	if known, ok := f.off[fn.i]; ok {

@@ -61,7 +61,7 @@ type notebookCell struct {
 
 func (s *source) readNotebook(data []byte) error {
 	if len(data) > maxFile {
-		return errTooLarge
+		return tooLarge(maxFile)
 	}
 	var nb notebookFile
 	if err := json.Unmarshal(bytes.TrimPrefix(data, bom), &nb); err != nil {
@@ -71,7 +71,7 @@ func (s *source) readNotebook(data []byte) error {
 	for _, w := range nb.Worksheets {
 		cells = append(cells, w.Cells...)
 	}
-	if cells == nil && !bytes.Contains(data, []byte(`"cells"`)) {
+	if cells == nil && len(nb.Worksheets) == 0 {
 		return errors.New("not a notebook: it has no cells")
 	}
 	var text bytes.Buffer
@@ -80,7 +80,10 @@ func (s *source) readNotebook(data []byte) error {
 		if c.Type != "code" {
 			continue
 		}
-		body := cellText(c)
+		body, err := cellText(c)
+		if err != nil {
+			return fmt.Errorf("not a notebook: the source of cell %d: %w", i+1, err)
+		}
 		s.cells = append(s.cells, codeCell{i + 1, line})
 		for _, l := range strings.Split(strings.TrimRight(body, "\n"), "\n") {
 			text.WriteString(withoutMagic(l) + "\n")
@@ -92,20 +95,21 @@ func (s *source) readNotebook(data []byte) error {
 }
 
 // cellText is a cell's source: a text, or a list of lines.
-func cellText(c notebookCell) string {
+func cellText(c notebookCell) (string, error) {
 	raw := c.Source
 	if raw == nil {
 		raw = c.Input
 	}
+	if raw == nil {
+		return "", nil
+	}
 	var one string
 	if json.Unmarshal(raw, &one) == nil {
-		return one
+		return one, nil
 	}
 	var lines []string
-	if json.Unmarshal(raw, &lines) == nil {
-		return strings.Join(lines, "")
-	}
-	return ""
+	err := json.Unmarshal(raw, &lines)
+	return strings.Join(lines, ""), err
 }
 
 // withoutMagic makes a comment of what only IPython understands; columns stay.

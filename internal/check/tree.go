@@ -1,12 +1,15 @@
 package check
 
 import (
-	"errors"
+	"fmt"
+	"regexp"
 	"runtime"
 	"sync"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
 	python "github.com/tree-sitter/tree-sitter-python/bindings/go"
+
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // cell is a node of the syntax tree. The tree is copied out of C once, named nodes only: rules look at a node many
@@ -26,6 +29,13 @@ type tree struct {
 	broken bool
 	deep   bool // something lies below maxDepth and is not in cells
 	left   int  // the steps that may still be made
+	known  map[match]bool
+}
+
+// match asks whether a text matches an expression.
+type match struct {
+	re   *regexp.Regexp
+	text string
 }
 
 // node is a place in a tree; the zero value is no node, and everything asked of it answers "nothing".
@@ -67,14 +77,15 @@ const (
 	maxDepth = 1000
 )
 
-var errTooLarge = errors.New("the file is too large")
+// tooLarge says how large what is read may be.
+func tooLarge(most int64) error { return fmt.Errorf("more than %s", units.Bytes(most)) }
 
 // parse makes the tree of a text. Broken text gives a tree with errors in it, never none.
 func parse(src []byte) (*tree, error) { return parseWithin(src, newParserWork(src)) }
 
 func parseWithin(src []byte, w *parserWork) (*tree, error) {
 	if len(src) > maxSource {
-		return nil, errTooLarge
+		return nil, tooLarge(maxSource)
 	}
 	g := grammar()
 	p := sitter.NewParser()
@@ -95,7 +106,7 @@ func parseWithin(src []byte, w *parserWork) (*tree, error) {
 	}
 	root := parsed.RootNode()
 	t := &tree{g: g, src: string(src), cells: make([]cell, 0, len(src)/4+16), broken: root.HasError(),
-		left: stepsFor(len(src))}
+		left: stepsFor(len(src)), known: map[match]bool{}}
 	c := root.Walk()
 	defer c.Close()
 	t.copy(c)
@@ -188,6 +199,22 @@ func (n node) text() string {
 	text := n.t.src[n.cell().start:n.cell().end]
 	n.t.spend(1 + len(text)/bytesAStep)
 	return text
+}
+
+// fits reports whether a text matches an expression. That takes far longer than a look at the text, so it is counted
+// for what it is, and the answer is kept: the same names come again and again.
+func (t *tree) fits(re *regexp.Regexp, text string) bool {
+	t.spend(1 + len(text)/bytesAStep)
+	m := match{re, text}
+	is, known := t.known[m]
+	if !known {
+		t.spend(stepsAMatch + stepsAMatchedByte*len(text))
+		is = re.MatchString(text)
+		if len(t.known) < maxMatches {
+			t.known[m] = is
+		}
+	}
+	return is
 }
 
 func (n node) start() int { return int(n.cell().start) }

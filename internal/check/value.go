@@ -73,7 +73,7 @@ func (f *file) backwardOf(c call) (list []node, of bool) {
 		return nil, false
 	}
 	r := c.receiver()
-	if r.ok() && c.last() == "backward" && !runner.MatchString(r.text()) {
+	if r.ok() && c.last() == "backward" && !f.fits(runner, r.text()) {
 		return []node{r}, true // loss.backward(gradient)
 	}
 	if len(c.args()) > 0 {
@@ -367,7 +367,7 @@ func (f *file) gradeCall(c call) grade {
 	if g := f.gradeOwn(c); g != unknown {
 		return g
 	}
-	if lossCall.MatchString(name) && len(c.args()) > 0 {
+	if f.fits(lossCall, name) && len(c.args()) > 0 {
 		if g := f.gradeAll(c.args()); g.graph() {
 			return g
 		}
@@ -440,7 +440,7 @@ func (f *file) isModel(c call) bool {
 	if fn.is("identifier", "attribute") && f.madeModule(fn, 0) {
 		return true
 	}
-	if !fn.is("identifier", "attribute") || fakeModel.MatchString(name) || !modelCall.MatchString(name) {
+	if !fn.is("identifier", "attribute") || f.fits(fakeModel, name) || !f.fits(modelCall, name) {
 		return false
 	}
 	if _, imported := f.imports[fn.text()]; imported {
@@ -493,7 +493,7 @@ func (f *file) isModule(v node, depth int) bool {
 	name := last(maker)
 	if strings.HasPrefix(maker, "torch.nn.") && !strings.Contains(maker, "functional") && name != "" &&
 		name[0] >= 'A' && name[0] <= 'Z' {
-		return !noForward.MatchString(name)
+		return !f.fits(noForward, name)
 	}
 	for _, c := range f.index.classes[maker] {
 		if f.spend(1); c.isModule() {
@@ -532,7 +532,7 @@ var moduleBase = regexp.MustCompile(`(Module|Model|Net)\b`)
 
 // isModule reports whether a class is an nn.Module or what is called like one.
 func (c *class) isModule() bool {
-	return c != nil && moduleBase.MatchString(strings.Join(c.bases, " "))
+	return c != nil && c.t.fits(moduleBase, strings.Join(c.bases, " "))
 }
 
 // trained reports whether the model that is called is trained in this file: its parameters go to an optimizer, or a

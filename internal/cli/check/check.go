@@ -73,6 +73,7 @@ type result struct {
 	findings []measured
 	version  string
 	mended   int
+	foreign  []string // settings of strangers, which were left out
 }
 
 // measured is a finding with a session's measurements at its line.
@@ -114,6 +115,11 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 		return fmt.Errorf("check: %w", err)
 	}
 	r.version = app.Version
+	slices.Sort(r.foreign)
+	for _, path := range slices.Compact(r.foreign) {
+		fmt.Fprintf(a.Stderr,
+			"memgauge: %s is left out: it is another user's, in a directory where everybody may write\n", path)
+	}
 	if a.SessionDir != "" || a.Endpoint != "" {
 		if err := a.measure(ctx, r); err != nil {
 			return fmt.Errorf("check: %w", err)
@@ -166,6 +172,7 @@ func (o options) read(paths []string) (*result, map[string]text, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		r.foreign = append(r.foreign, config.Foreign...)
 		files, err := config.Files([]string{path})
 		if err != nil {
 			return nil, nil, remedy.Add(err, "name files or directories that exist")
