@@ -104,6 +104,31 @@ static uint64_t word(uint64_t from) {
 	return mg_peek(from, &v, 8) ? v : 0;
 }
 
+// Samples whose frames were all found, each through peek: from some on the places of the fields are known to be right.
+static int proven;
+enum { PROOFS = 8 };
+
+// mg_python_spot tells where Python is, by a number: its frame, and the place in its code. It runs for blocks that are not
+// sampled in the end, so nothing is peeked at: a call of the system would cost more than all else. What it reads belongs to this
+// thread, which is in a call of that frame.
+uint64_t mg_python_spot(void) {
+	if (!minor || __atomic_load_n(&proven, __ATOMIC_RELAXED) < PROOFS || mg_python_ends())
+		return 0;
+	uint64_t thread = (uint64_t)(uintptr_t)this_thread(), here = (uint64_t)(uintptr_t)&thread;
+	if (!thread)
+		return 0;
+	uint64_t frame = *(const uint64_t *)(thread + at.thread_frame);
+	if (frame && (minor == 11 || minor == 12)) { // the cframe is in the thread's state, or further up this stack
+		if (frame - thread > 4096 && frame - here > 1 << 20)
+			return frame;
+		frame = *(const uint64_t *)(frame + at.cframe_current);
+	}
+	if (!frame)
+		return 0;
+	uint64_t place = minor <= 10 ? *(const uint32_t *)(frame + at.frame_at) : *(const uint64_t *)(frame + at.frame_at);
+	return frame * 0x9E3779B97F4A7C15ull ^ place * 0xC2B2AE3D27D4EB4Full;
+}
+
 static uint64_t innermost(void) {
 	uint64_t thread = (uint64_t)(uintptr_t)this_thread();
 	if (!thread)
@@ -166,7 +191,12 @@ void mg_python_frames(struct stack *s) {
 			break;
 		frame = back;
 	}
+	uint32_t before = s->python;
 	read_codes(s);
+	if (s->python && proven < PROOFS)
+		__atomic_store_n(&proven, proven + 1, __ATOMIC_RELAXED);
+	else if (before && !s->python)
+		__atomic_store_n(&proven, -1000, __ATOMIC_RELAXED); // these are no frames
 }
 
 struct code mg_python_code(const struct stack *s, uint32_t frame) {

@@ -137,6 +137,7 @@ type estimate struct {
 	model.NativeLive
 	weight, blocks, variance float64
 	least                    float64 // bytes of the samples themselves
+	intervals                float64 // weight × interval, in bytes²
 }
 
 func newEstimate(stack int64) *estimate {
@@ -158,6 +159,7 @@ func add(by map[int64]*estimate, id int64, s sample) {
 	row.blocks += 1 / p
 	row.variance += (1 - p) / (p * p) * size * size
 	row.least += size
+	row.intervals += size / p * s.interval
 }
 
 // rows are the largest, and one for the rest, which is always there: it says that this moment was looked at.
@@ -181,6 +183,9 @@ func (r *Reader) rows(f *File, by map[int64]*estimate, now time.Time) []model.Na
 	var rows []model.NativeLive
 	for _, row := range append(list, rest) {
 		row.Time, row.PID, row.Interval = now.UnixMicro(), int32(f.PID), f.Interval
+		if row.weight > 0 {
+			row.Interval = int64(math.Round(row.intervals / row.weight))
+		}
 		row.Bytes, row.Count = int64(math.Round(row.weight)), int64(math.Round(row.blocks))
 		wide := two95 * math.Sqrt(row.variance)
 		row.Low = int64(math.Round(max(row.weight-wide, row.least)))
@@ -198,6 +203,7 @@ func merge(to, from *estimate) {
 	to.blocks += from.blocks
 	to.variance += from.variance
 	to.least += from.least
+	to.intervals += from.intervals
 }
 
 // stackOf gives the number of a stack, the same in every process and at every moment, and its frames when it is new.
