@@ -74,14 +74,17 @@ bool mg_forget(void *p, struct saved *was);
 void mg_put_back(void *p, const struct saved *was);
 bool mg_allocate(uint64_t from, uint64_t to); // bytes of the file
 void mg_lock(void);
+bool mg_is_lock(uint64_t address);
 void mg_unlock(void);
 uint64_t mg_now(void);
+char *mg_put_number(char *to, uint64_t v); // with a 0 behind it; returns the place of that
 uint64_t mg_cpu_time(void);
 
 // frames of a stack, innermost first
 enum { MAX_PYTHON = 96, MAX_C = 48 };
 struct stack {
 	uint32_t python, c;
+	uint32_t waits; // Python's frames are those of the main thread, which waits
 	struct {
 		uint64_t code;
 		uint32_t lasti, record;
@@ -102,6 +105,7 @@ void mg_unwind_reset(void);
 
 // python.c
 void mg_python_init(void);
+void mg_python_forked(void);
 bool mg_python_here(void);
 bool mg_python_ends(void);
 uint32_t mg_python_version(void);

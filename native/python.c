@@ -4,8 +4,11 @@
 #include "native.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 // Where things lie, in bytes, by the headers of each version: Include/cpython/pystate.h, Include/cpython/frameobject.h,
 // Include/internal/pycore_frame.h, Include/cpython/code.h, Include/cpython/unicodeobject.h. TestOffsets compiles a program
@@ -129,8 +132,32 @@ uint64_t mg_python_spot(void) {
 	return frame * 0x9E3779B97F4A7C15ull ^ place * 0xC2B2AE3D27D4EB4Full;
 }
 
-static uint64_t innermost(void) {
-	uint64_t thread = (uint64_t)(uintptr_t)this_thread();
+static uint64_t main_state; // of the main thread, once a sample has come from it
+
+// blocked says that the main thread waits in a call of C, for something else than us and without an end: a wait for the
+// interpreter's lock has one. Where the kernel doesn't tell, it does not.
+static bool blocked(void) {
+	char path[40] = "/proc/self/task/", text[256], *end = mg_put_number(path + 16, (uint64_t)mg_pid());
+	strcpy(end, "/syscall"); // "202 0x7f… 0x89 0x0 0x0 …": the number and the arguments of the call that it is in
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	char *s = text;
+	if (strtol(s, &s, 10) != SYS_futex || mg_is_lock(strtoul(s, &s, 16)))
+		return false;
+	strtoul(s, &s, 16);
+	strtoul(s, &s, 16);
+	return strtoul(s, &s, 16) == 0; // the timeout
+}
+
+// mg_python_forked: the thread that forked is the main one of the child.
+void mg_python_forked(void) { main_state = 0; }
+
+static uint64_t innermost(uint64_t thread) {
 	if (!thread)
 		return 0;
 	uint64_t frame = word(thread + at.thread_frame);
@@ -174,11 +201,19 @@ static void read_codes(struct stack *s) {
 	s->python = n;
 }
 
+// mg_python_frames reads the frames of this thread; of one that runs no Python those of the main thread, where that waits.
 void mg_python_frames(struct stack *s) {
-	s->python = 0;
+	s->python = s->waits = 0;
 	if (!minor)
 		return;
-	uint64_t frame = innermost();
+	uint64_t thread = (uint64_t)(uintptr_t)this_thread();
+	if (!thread && main_state && syscall(SYS_gettid) != mg_pid() && blocked()) {
+		thread = main_state;
+		s->waits = 1;
+	} else if (thread && !main_state && syscall(SYS_gettid) == mg_pid()) {
+		main_state = thread;
+	}
+	uint64_t frame = innermost(thread);
 	for (int i = 0; frame && i < 2 * MAX_PYTHON && s->python < MAX_PYTHON; i++) {
 		uint64_t code = word(frame + at.frame_code) & ~(uint64_t)7; // 3.14 tags references
 		uint32_t lasti;

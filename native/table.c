@@ -104,6 +104,8 @@ void mg_lock(void) {
 	}
 }
 
+bool mg_is_lock(uint64_t address) { return address == (uint64_t)(uintptr_t)&lock_word; }
+
 void mg_unlock(void) {
 	if (__atomic_exchange_n(&lock_word, 0, __ATOMIC_RELEASE) == 2)
 		syscall(SYS_futex, &lock_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -157,7 +159,7 @@ static char *put_text(char *to, const char *s) {
 	return to;
 }
 
-static char *put_number(char *to, uint64_t v) {
+char *mg_put_number(char *to, uint64_t v) {
 	char digits[24];
 	int n = 0;
 	do
@@ -271,8 +273,8 @@ static bool open_table(void) {
 	h.clock_wall = wall();
 	h.clock_mono = mg_now();
 	h.base_interval = (uint64_t)base;
-	char *s = put_number(put_text(put_text(path, directory), "/"), h.pid);
-	put_text(put_number(put_text(put_number(put_text(s, "."), h.start_ticks), "."), now), ".native");
+	char *s = mg_put_number(put_text(put_text(path, directory), "/"), h.pid);
+	put_text(mg_put_number(put_text(mg_put_number(put_text(s, "."), h.start_ticks), "."), now), ".native");
 	ix = ix ? ix : own_memory(sizeof *ix);
 	stack = stack ? stack : own_memory(sizeof *stack);
 	if (!ix || !stack || !map_file(size))
@@ -505,7 +507,8 @@ static uint32_t store_stack(const struct stack *s) {
 		return 0;
 	to[0] = s->python;
 	to[1] = s->c;
-	to[2] = to[3] = 0;
+	to[2] = s->waits;
+	to[3] = 0;
 	for (uint32_t i = 0; i < s->python; i++) {
 		to[4 + 2 * i] = s->py[i].record;
 		to[5 + 2 * i] = s->py[i].lasti;
@@ -517,7 +520,7 @@ static uint32_t store_stack(const struct stack *s) {
 
 // take_stack gives the place of the caller's stack; of an empty one where there is no room left.
 static uint32_t take_stack(void) {
-	stack->python = stack->c = 0;
+	stack->python = stack->c = stack->waits = 0;
 	mg_peek_begin();
 	mg_python_frames(stack);
 	for (uint32_t i = 0; i < stack->python; i++) {
@@ -527,7 +530,7 @@ static uint32_t take_stack(void) {
 	mg_peek_begin(); // the C stack below has changed since a page of it was read
 	mg_unwind(stack);
 	mg_peek_end();
-	uint64_t hash = 1;
+	uint64_t hash = 1 + stack->waits;
 	for (uint32_t i = 0; i < stack->python; i++)
 		hash = mix(hash, (uint64_t)stack->py[i].record << 32 | stack->py[i].lasti);
 	for (uint32_t i = 0; i < stack->c; i++)
@@ -636,6 +639,7 @@ static void in_child(void) {
 	lock_word = 0;
 	owner = (pid_t)syscall(SYS_getpid);
 	mg_peek_end();
+	mg_python_forked();
 	head = NULL;
 	if (file) {
 		syscall(SYS_munmap, file, file_size);

@@ -239,6 +239,9 @@ func (r *Reader) stackOf(f *File, at uint32) (id int64, fresh []model.NativeFram
 	return id, fresh
 }
 
+// apart stands between the C frames of a thread that runs no Python and the Python call that waits meanwhile.
+const apart = "(a thread without Python)"
+
 // name gives a stack's frames, innermost first: C's down to the interpreter's loop, then Python's.
 func (r *Reader) name(f *File, s raw) (frames []Frame) {
 	for _, pc := range s.pcs {
@@ -247,17 +250,24 @@ func (r *Reader) name(f *File, s raw) (frames []Frame) {
 		if path != "" {
 			e.Func, e.File = r.symbols.name(path, addr), path
 		}
-		if len(s.python) > 0 && interpreter(e.Func) {
+		if len(s.python) > 0 && !s.waits && interpreter(e.Func) {
 			break
 		}
 		frames = append(frames, e)
 	}
+	var python []Frame
 	for _, c := range s.python {
 		if e := f.frame(c); e.Func != trampoline {
-			frames = append(frames, e)
+			python = append(python, e)
 		}
 	}
-	return frames
+	if s.waits {
+		frames = append(frames, Frame{Func: apart})
+		if len(python) > 0 && (python[0].Line == 0 || library(python[0].File)) {
+			python = nil // it waits for a lock of Python's own, which no such thread releases
+		}
+	}
+	return append(frames, python...)
 }
 
 // trampoline is what CPython 3.12 calls an entry from C into its loop: no function of anybody's.
@@ -287,16 +297,30 @@ func site(frames []Frame) string {
 }
 
 func installed(file string) bool {
-	return strings.HasPrefix(file, "<") || strings.Contains(file, "/site-packages/") ||
-		strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3") ||
+	return library(file) || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") ||
 		strings.Contains(file, "/memgauge/_agent/")
+}
+
+// library says that a file is of Python's own library, or none.
+func library(file string) bool {
+	return strings.HasPrefix(file, "<") || strings.Contains(file, "/lib/python3") &&
+		!strings.Contains(file, "-packages/")
 }
 
 // plumbing are modules that allocate on behalf of others.
 var plumbing = []string{"libc.so", "libc-2.", "libstdc++.so", "libjemalloc", "libtcmalloc", "libmimalloc", "libffi"}
 
-// called names the native code that allocated: the innermost function that is not an allocator's, with its module.
+// called names the native code that allocated: the innermost function that is not an allocator's, with its module, and
+// whether that ran in a thread that a line only waits for.
 func called(frames []Frame) string {
+	name := caller(frames)
+	if name != "" && slices.ContainsFunc(frames, func(f Frame) bool { return f.Func == apart }) && site(frames) != "" {
+		name += ", in a thread that it waits for"
+	}
+	return name
+}
+
+func caller(frames []Frame) string {
 	for _, f := range frames {
 		base := filepath.Base(f.File)
 		if !f.Native || slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(base, p) }) {

@@ -12,8 +12,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// A storm of blocks that are freed at once, 30 GB of them, and beside it 4,000 blocks that stay, of one function or of the
-// allocator that the storm uses too.
+// A storm of blocks that are freed at once, 27 GB of them, and beside it 4,000 blocks that stay: of a function of its
+// own, or of the allocator that the storm uses too.
 const storming = `import ctypes, hashlib, os, sys
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -34,8 +34,8 @@ for i in range(4000):
 os._exit(0)
 `
 
-// TestStorm: what a line holds is known, and the error that is told small, while another line allocates 400 times as much
-// and frees it. A standard deviation is about a tenth.
+// TestStorm: what a line holds is known, and the error that is told small, while another line allocates 400 times as
+// much and frees it. A standard deviation is about a tenth.
 func TestStorm(t *testing.T) {
 	list := pythons(t)
 	t.Run("of_c", func(t *testing.T) { storm(t, list[0], "of_c", "storming.py:10") })

@@ -19,7 +19,8 @@ var _ = describe(func(r *model.NativeLive) *Table {
 			number("count", &r.Count, "blocks, estimated"),
 			number("samples", &r.Samples, "blocks that were sampled: an estimate from fewer than ten is coarse"),
 			number("interval", &r.Interval, "bytes between two of its samples, on average by bytes"),
-			text("site", &r.Site, "file:line of the program whose call allocated; NULL without Python").orNull(),
+			text("site", &r.Site, "file:line of the program whose call allocated, or waits for the thread that did; "+
+				"NULL where none is known").orNull(),
 			text("called", &r.Called, "function and module of the native code that allocated; NULL unknown").orNull(),
 		},
 	}

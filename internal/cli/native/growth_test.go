@@ -30,7 +30,8 @@ func noisy(random *rand.Rand) (rows []model.NativeLive) {
 				half = 80 * mib
 			}
 			bytes := int64(m * mib)
-			rows = append(rows, model.NativeLive{Time: fakesession.Started.UnixMicro() + int64(i)*10_000_000, PID: 7, Rank: -1,
+			rows = append(rows, model.NativeLive{
+				Time: fakesession.Started.UnixMicro() + int64(i)*10_000_000, PID: 7, Rank: -1,
 				Stack: int64(crc32.ChecksumIEEE([]byte(site))), Bytes: bytes, Low: bytes - half, High: bytes + half,
 				Count: 10, Samples: 10, Interval: 1 << 17, Site: site, Called: "malloc (libx.so)"})
 		}

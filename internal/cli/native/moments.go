@@ -110,8 +110,8 @@ func (s session) at(ctx context.Context, name string) (list []held, err error) {
 	return list, err
 }
 
-// off gives how far a line's readings between two moments are off a straight line: the standard deviation in bytes, over
-// all processes. Where a process has fewer than three readings, nothing is known of it.
+// off gives how far a line's readings between two moments are off a straight line: the standard deviation in bytes,
+// over all processes. Where a process has fewer than three readings, nothing is known of it.
 func (s session) off(ctx context.Context, from, to string) (map[line]float64, error) {
 	first, err := moment(from)
 	if err != nil {
@@ -127,7 +127,8 @@ func (s session) off(ctx context.Context, from, to string) (map[line]float64, er
 		Off    float64 `json:"off"`
 	}
 	err = ask(ctx, s, `WITH ends AS (SELECT pid, a.ts AS a, b.ts AS b FROM (`+first+`) a JOIN (`+last+`) b USING (pid)),
- moments AS (SELECT DISTINCT pid, ts FROM native.live JOIN ends USING (pid) WHERE ts BETWEEN least(a, b) AND greatest(a, b)),
+ moments AS (SELECT DISTINCT pid, ts FROM native.live JOIN ends USING (pid)
+ WHERE ts BETWEEN least(a, b) AND greatest(a, b)),
  held AS (SELECT pid, ts, CASE stack WHEN 0 THEN '`+smaller+`' ELSE coalesce(site, '') END AS site,
  coalesce(called, '') AS called, sum(bytes)::DOUBLE AS bytes
  FROM native.live JOIN moments USING (pid, ts) GROUP BY ALL),

@@ -170,8 +170,8 @@ func byLine(stacks []change, off map[line]float64) []change {
 // two95 are the standard deviations of half a 95 % interval; a growth counts as such beyond three.
 const two95, beyondAll = 1.96, 3
 
-// byGrowth puts what has grown beyond its noise first, by how much; then the others, the largest change first. A site whose
-// memory comes and goes may hold much more at one moment than at another, and a leak shows as less.
+// byGrowth puts what has grown beyond its noise first, by how much; then the others, the largest change first. A site
+// whose memory comes and goes may hold much more at one moment than at another, and a leak shows as less.
 func byGrowth(list []change) {
 	beyond := func(c change) float64 {
 		return max(0, float64(c.Grown)-beyondAll/two95*float64(c.Noise))
