@@ -1,8 +1,8 @@
-// How dense samples are. A thread's countdown finds blocks at one interval for all of the process, so that finding them is
-// cheap. Which of those are recorded is drawn for again, by site: one whose memory comes and goes gets few samples, one
-// that keeps what it allocates all of them. No lock is held where a block is looked at: two threads that meet in a site
-// make its numbers a little wrong, and with them how dense its samples are; an estimate takes the interval that it was
-// drawn with, whatever that is.
+// How dense samples are. A thread's countdown finds blocks at one interval for all of the process, so that finding them
+// is cheap. Which of those are recorded is drawn for again, by site: one whose memory comes and goes gets few samples,
+// one that keeps what it allocates all of them. No lock is held where a block is looked at: two threads that meet in a
+// site make its numbers a little wrong, and with them how dense its samples are; an estimate takes the interval that it
+// was drawn with, whatever that is.
 #include "native.h"
 
 #include <time.h>
@@ -106,7 +106,8 @@ static struct site *site_of(uint32_t tag, uint64_t now) {
 	return sites;
 }
 
-// A block that is allocated counts as so much of one that is freed: else where all is kept nothing would bound the cost.
+// A block that is allocated counts as so much of one that is freed: else where all is kept nothing would bound the
+// cost.
 static const double kept_part = 1. / 256;
 
 // turnover counts bytes that were allocated, and gives those of a second that come and go.
@@ -138,12 +139,13 @@ void mg_sites_reset(void) {
 
 // ---- the countdown
 
-// Looking at a block that a countdown found takes so long, and may take so much of the process's time: where there would
-// be more of them, the interval of the countdown becomes longer. A block of many intervals is found nearly always. Counted
-// fully those would make the interval long and be found all the same; as a quarter they have a bound too.
+// Looking at a block that a countdown found takes so long, and may take so much of the process's time: where there
+// would be more of them, the interval of the countdown becomes longer. A large block, of twice the interval that was
+// asked for, is found nearly always. Counted fully, large ones would make the interval long and be found all the same;
+// as a quarter they have a bound too.
 #define LOOK 120.          // ns; 45 with all in the caches
 #define LOOKS_SHARE 0.0015 // 12,500 a second
-enum { WHOLE = 4 };        // a look in quarters; intervals that are many
+enum { WHOLE = 4 };        // a look, in quarters
 static const uint64_t looks_window = 250000000; // ns
 static uint64_t looks, looks_since, looks_charged; // in quarters
 
@@ -160,10 +162,10 @@ static void look(uint64_t now, uint64_t quarters) {
 	store(&interval, v < mg_floor() ? mg_floor() : v > 1e9 ? 1e9 : v);
 }
 
-// mg_wanted gives the interval of a site for a block that a countdown has found. The variance of what a site holds is that
-// times its interval, and its cost what it allocates by its interval: for one cost of all the sum of variances is least
-// where each interval is as the root of what is allocated by what is held. What was not freed yet is not counted as
-// allocated but in part: it may stay. mg_pace sets the scale by the cost.
+// mg_wanted gives the interval of a site for a block that a countdown has found. The variance of what a site holds is
+// that times its interval, and its cost what it allocates by its interval: for one cost of all the sum of variances is
+// least where each interval is as the root of what is allocated by what is held. What was not freed yet is not counted
+// as allocated but in part: it may stay. mg_pace sets the scale by the cost.
 double mg_wanted(uint64_t size, double drawn, uint64_t caller, uint32_t *site) {
 	uint64_t now = coarse();
 	look(now, (double)size > 2 * base ? 1 : WHOLE);
@@ -188,11 +190,13 @@ static const double memory = 2e9, payback = 5e9; // ns
 static const double most_change = 16;
 
 // A sample costs more than what is measured around it: the calls of the system at both ends, its free, and what the
-// program finds no longer in the caches. With and without samples in turns in one process that was 1.3 to 1.6 times as much.
+// program finds no longer in the caches. With and without samples in turns in one process that was 1.3 to 1.6 times as
+// much.
 static const double unseen = 1.6;
 
-// Time and not CPU time is measured: where others want the cores too, samples and the program wait in the same proportion,
-// and the share holds of what the program gets of them. One sample that was interrupted may count so much, in ns.
+// Time and not CPU time is measured: where others want the cores too, samples and the program wait in the same
+// proportion, and the share holds of what the program gets of them. One sample that was interrupted may count so much,
+// in ns.
 static const uint64_t longest = 2000000;
 
 // mg_pace counts what a sample took, and returns what it cost, with the looks since the last, in ns.

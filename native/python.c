@@ -1,6 +1,6 @@
 // Reads the Python stack of this thread from the interpreter's own structures: no GIL, no allocation, no Python code. A
-// thread's frames are its own, also while another thread has the GIL, so they don't change while we look. All pointers are
-// followed through peek.
+// thread's frames are its own, also while another thread has the GIL, so they don't change while we look. All pointers
+// are followed through peek.
 #include "native.h"
 
 #include <dlfcn.h>
@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 // Where things lie, in bytes, by the headers of each version: Include/cpython/pystate.h, Include/cpython/frameobject.h,
-// Include/internal/pycore_frame.h, Include/cpython/code.h, Include/cpython/unicodeobject.h. TestOffsets compiles a program
-// with the headers of each Python that is here and compares. From 3.13 on the interpreter says it itself (_Py_DebugOffsets).
+// Include/internal/pycore_frame.h, Include/cpython/code.h, Include/cpython/unicodeobject.h. TestOffsets compiles a
+// program with the headers of each Python that is here and compares. From 3.13 on the interpreter says it itself
+// (_Py_DebugOffsets).
 struct offsets {
 	uint16_t thread_frame;   // PyThreadState: the frame (3.8 to 3.10), the cframe (3.11, 3.12), the interpreter frame
 	uint16_t cframe_current; // _PyCFrame.current_frame
@@ -111,9 +112,9 @@ static uint64_t word(uint64_t from) {
 static int proven;
 enum { PROOFS = 8 };
 
-// mg_python_spot tells where Python is, by a number: its frame, and the place in its code. It runs for blocks that are not
-// sampled in the end, so nothing is peeked at: a call of the system would cost more than all else. What it reads belongs to this
-// thread, which is in a call of that frame.
+// mg_python_spot tells where Python is, by a number: its frame, and the place in its code. It runs for blocks that are
+// not sampled in the end, so nothing is peeked at: a call of the system would cost more than all else. What it reads
+// belongs to this thread, which is in a call of that frame.
 uint64_t mg_python_spot(void) {
 	if (!minor || __atomic_load_n(&proven, __ATOMIC_RELAXED) < PROOFS || mg_python_ends())
 		return 0;
@@ -184,8 +185,8 @@ static bool place(uint64_t frame, uint64_t code, uint32_t *lasti) {
 enum { CODE_BYTES = 160 };
 static unsigned char codes[MAX_PYTHON][CODE_BYTES];
 
-// read_codes reads them with one call, and leaves out what is no code object: entries into the interpreter have frames of
-// their own, with another object or none.
+// read_codes reads them with one call, and leaves out what is no code object: entries into the interpreter have frames
+// of their own, with another object or none.
 static void read_codes(struct stack *s) {
 	static uint64_t places[MAX_PYTHON];
 	uint32_t n = 0;
@@ -201,7 +202,8 @@ static void read_codes(struct stack *s) {
 	s->python = n;
 }
 
-// mg_python_frames reads the frames of this thread; of one that runs no Python those of the main thread, where that waits.
+// mg_python_frames reads the frames of this thread; of one that runs no Python those of the main thread, where that
+// waits.
 void mg_python_frames(struct stack *s) {
 	s->python = s->waits = 0;
 	if (!minor)
