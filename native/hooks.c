@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default"))) HOT
+#define CALLER ((uintptr_t)__builtin_return_address(0)) // of a wrapper
 
 __thread struct thread mg_thread __attribute__((tls_model("initial-exec")));
 
@@ -147,18 +148,13 @@ static double logarithm(double x) {
 
 // draw begins a countdown.
 static void draw(struct thread *t) {
-	uint64_t r = t->random; // xorshift64*
-	r ^= r >> 12;
-	r ^= r << 25;
-	r ^= r >> 27;
-	t->random = r;
-	double u = ((double)(r * 0x2545F4914F6CDD1Dull >> 11) + 1) * 0x1p-53;
+	double u = ((double)(mg_random(&t->random) >> 11) + 1) * 0x1p-53;
 	t->interval = mg_interval();
 	t->left = (uint64_t)(-logarithm(u) * t->interval);
 }
 
 // ended is called for the block that ended a countdown, and for a thread's first.
-static COLD void ended(struct thread *t, void *p, size_t n, int kind) {
+static COLD void ended(struct thread *t, void *p, size_t n, int kind, uintptr_t caller) {
 	if (t->inside || !mg_on()) {
 		if (!t->inside)
 			t->left = NEVER;
@@ -176,28 +172,31 @@ static COLD void ended(struct thread *t, void *p, size_t n, int kind) {
 	}
 	double interval = t->interval;
 	draw(t);
-	mg_record(p, n, interval, kind);
+	uint32_t site;
+	double wanted = mg_wanted(n, interval, caller, &site);
+	if (mg_survives(&t->random, n, interval, wanted))
+		mg_record(p, n, wanted > interval ? wanted : interval, kind, site);
 }
 
-static inline void count(void *p, size_t n, int kind) {
+static inline void count(void *p, size_t n, int kind, uintptr_t caller) {
 	struct thread *t = &mg_thread;
 	if (LIKELY(n <= t->left))
 		t->left -= n;
 	else if (p)
-		ended(t, p, n, kind);
+		ended(t, p, n, kind, caller);
 }
 
-static COLD void *sampled_malloc(size_t n) {
+static COLD void *sampled_malloc(size_t n, uintptr_t caller) {
 	void *p = next.malloc(n);
 	if (p)
-		ended(&mg_thread, p, n, KIND_HEAP);
+		ended(&mg_thread, p, n, KIND_HEAP, caller);
 	return p;
 }
 
 EXPORT void *malloc(size_t n) {
 	struct thread *t = &mg_thread;
 	if (UNLIKELY(n > t->left))
-		return sampled_malloc(n);
+		return sampled_malloc(n, CALLER);
 	t->left -= n;
 	return next.malloc(n);
 }
@@ -206,7 +205,7 @@ EXPORT void *calloc(size_t n, size_t each) {
 	void *p = next.calloc(n, each);
 	size_t size;
 	if (LIKELY(!__builtin_mul_overflow(n, each, &size)))
-		count(p, size, KIND_HEAP);
+		count(p, size, KIND_HEAP, CALLER);
 	return p;
 }
 
@@ -227,7 +226,7 @@ EXPORT void free(void *p) {
 
 // A block that grows is a new one: it is drawn for again with all of its bytes, which keeps the estimate unbiased. The
 // sample goes before the block does: another thread may get its address at once.
-static COLD void *realloc_sampled(void *p, size_t n) {
+static COLD void *realloc_sampled(void *p, size_t n, uintptr_t caller) {
 	if (from_boot(p)) {
 		void *q = malloc(n);
 		if (q)
@@ -238,7 +237,7 @@ static COLD void *realloc_sampled(void *p, size_t n) {
 	bool had = mg_forget(p, &was);
 	void *q = next.realloc(p, n);
 	if (q)
-		count(q, n, KIND_HEAP);
+		count(q, n, KIND_HEAP, caller);
 	else if (had && n)
 		mg_put_back(p, &was);
 	return q;
@@ -246,28 +245,28 @@ static COLD void *realloc_sampled(void *p, size_t n) {
 
 EXPORT void *realloc(void *p, size_t n) {
 	if (UNLIKELY(p && mg_maybe(p)))
-		return realloc_sampled(p, n);
+		return realloc_sampled(p, n, CALLER);
 	void *q = next.realloc(p, n);
-	count(q, n, KIND_HEAP);
+	count(q, n, KIND_HEAP, CALLER);
 	return q;
 }
 
 EXPORT int posix_memalign(void **p, size_t align, size_t n) {
 	int failed = next.posix_memalign(p, align, n);
 	if (LIKELY(!failed))
-		count(*p, n, KIND_HEAP);
+		count(*p, n, KIND_HEAP, CALLER);
 	return failed;
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t n) {
 	void *p = next.aligned_alloc(align, n);
-	count(p, n, KIND_HEAP);
+	count(p, n, KIND_HEAP, CALLER);
 	return p;
 }
 
 EXPORT void *memalign(size_t align, size_t n) {
 	void *p = next.memalign(align, n);
-	count(p, n, KIND_HEAP);
+	count(p, n, KIND_HEAP, CALLER);
 	return p;
 }
 
@@ -280,14 +279,14 @@ EXPORT void *valloc(size_t n) { return memalign(4096, n); }
 static void count_map(void *p, size_t n, int prot, int flags, uintptr_t caller) {
 	if (n >= LEAST_MAP && (flags & MAP_ANONYMOUS) && (prot & PROT_WRITE) && p != MAP_FAILED &&
 		(caller < allocator_low || caller >= allocator_high))
-		count(p, n, KIND_MAP);
+		count(p, n, KIND_MAP, caller);
 }
 
 EXPORT void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
 	if (UNLIKELY(!next.mmap))
 		look();
 	void *p = next.mmap(at, n, prot, flags, fd, offset);
-	count_map(p, n, prot, flags, (uintptr_t)__builtin_return_address(0));
+	count_map(p, n, prot, flags, CALLER);
 	return p;
 }
 
@@ -295,7 +294,7 @@ EXPORT void *mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offse
 	if (UNLIKELY(!next.mmap))
 		look();
 	void *p = next.mmap(at, n, prot, flags, fd, offset);
-	count_map(p, n, prot, flags, (uintptr_t)__builtin_return_address(0));
+	count_map(p, n, prot, flags, CALLER);
 	return p;
 }
 

@@ -1,6 +1,7 @@
 // What the parts of libmemgauge_native.so share. docs/native.md says what it does, docs/formats/native.md what it writes.
 //
 // hooks.c    the functions that it wraps, and the countdown that decides which blocks are sampled
+// pace.c     which of those are recorded, so that the cost is bounded
 // table.c    the samples, in a mapped file and in an index of this process; forks
 // unwind.c   the C stack, by .eh_frame; which files are mapped where
 // python.c   the Python stack
@@ -49,27 +50,41 @@ enum { KIND_HEAP, KIND_MAP };
 struct saved {
 	uint64_t size, time;
 	double interval;
-	uint32_t stack, kind;
+	uint32_t stack, kind, site;
 };
+
+// pace.c
+void mg_pace_init(double bytes);
+double mg_interval(void);
+double mg_floor(void);
+void mg_raise_floor(void);
+uint64_t mg_random(uint64_t *state);
+bool mg_survives(uint64_t *random, uint64_t size, double drawn, double wanted);
+double mg_wanted(uint64_t size, double drawn, uint64_t caller, uint32_t *site);
+void mg_site_holds(uint32_t site, int sign, uint64_t size, double drawn);
+void mg_sites_reset(void);
+double mg_pace(uint64_t measured, uint64_t now); // under the table's lock
 
 // table.c
 void mg_init(void);
 bool mg_on(void);
 int mg_pid(void);
-double mg_interval(void);
-void mg_record(void *p, size_t size, double interval, int kind);
+void mg_record(void *p, size_t size, double interval, int kind, uint32_t site);
 bool mg_forget(void *p, struct saved *was);
 void mg_put_back(void *p, const struct saved *was);
 bool mg_allocate(uint64_t from, uint64_t to); // bytes of the file
 void mg_lock(void);
+bool mg_is_lock(uint64_t address);
 void mg_unlock(void);
 uint64_t mg_now(void);
+char *mg_put_number(char *to, uint64_t v); // with a 0 behind it; returns the place of that
 uint64_t mg_cpu_time(void);
 
 // frames of a stack, innermost first
 enum { MAX_PYTHON = 96, MAX_C = 48 };
 struct stack {
 	uint32_t python, c;
+	uint32_t waits; // Python's frames are those of the main thread, which waits
 	struct {
 		uint64_t code;
 		uint32_t lasti, record;
@@ -90,10 +105,12 @@ void mg_unwind_reset(void);
 
 // python.c
 void mg_python_init(void);
+void mg_python_forked(void);
 bool mg_python_here(void);
 bool mg_python_ends(void);
 uint32_t mg_python_version(void);
 uint64_t mg_python_eval(void);
+uint64_t mg_python_spot(void);
 void mg_python_frames(struct stack *s);
 
 // a code object as it was read

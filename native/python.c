@@ -1,15 +1,19 @@
 // Reads the Python stack of this thread from the interpreter's own structures: no GIL, no allocation, no Python code. A
-// thread's frames are its own, also while another thread has the GIL, so they don't change while we look. All pointers are
-// followed through peek.
+// thread's frames are its own, also while another thread has the GIL, so they don't change while we look. All pointers
+// are followed through peek.
 #include "native.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 // Where things lie, in bytes, by the headers of each version: Include/cpython/pystate.h, Include/cpython/frameobject.h,
-// Include/internal/pycore_frame.h, Include/cpython/code.h, Include/cpython/unicodeobject.h. TestOffsets compiles a program
-// with the headers of each Python that is here and compares. From 3.13 on the interpreter says it itself (_Py_DebugOffsets).
+// Include/internal/pycore_frame.h, Include/cpython/code.h, Include/cpython/unicodeobject.h. TestOffsets compiles a
+// program with the headers of each Python that is here and compares. From 3.13 on the interpreter says it itself
+// (_Py_DebugOffsets).
 struct offsets {
 	uint16_t thread_frame;   // PyThreadState: the frame (3.8 to 3.10), the cframe (3.11, 3.12), the interpreter frame
 	uint16_t cframe_current; // _PyCFrame.current_frame
@@ -104,8 +108,57 @@ static uint64_t word(uint64_t from) {
 	return mg_peek(from, &v, 8) ? v : 0;
 }
 
-static uint64_t innermost(void) {
-	uint64_t thread = (uint64_t)(uintptr_t)this_thread();
+// Samples whose frames were all found, each through peek: from some on the places of the fields are known to be right.
+static int proven;
+enum { PROOFS = 8 };
+
+// mg_python_spot tells where Python is, by a number: its frame, and the place in its code. It runs for blocks that are
+// not sampled in the end, so nothing is peeked at: a call of the system would cost more than all else. What it reads
+// belongs to this thread, which is in a call of that frame.
+uint64_t mg_python_spot(void) {
+	if (!minor || __atomic_load_n(&proven, __ATOMIC_RELAXED) < PROOFS || mg_python_ends())
+		return 0;
+	uint64_t thread = (uint64_t)(uintptr_t)this_thread(), here = (uint64_t)(uintptr_t)&thread;
+	if (!thread)
+		return 0;
+	uint64_t frame = *(const uint64_t *)(thread + at.thread_frame);
+	if (frame && (minor == 11 || minor == 12)) { // the cframe is in the thread's state, or further up this stack
+		if (frame - thread > 4096 && frame - here > 1 << 20)
+			return frame;
+		frame = *(const uint64_t *)(frame + at.cframe_current);
+	}
+	if (!frame)
+		return 0;
+	uint64_t place = minor <= 10 ? *(const uint32_t *)(frame + at.frame_at) : *(const uint64_t *)(frame + at.frame_at);
+	return frame * 0x9E3779B97F4A7C15ull ^ place * 0xC2B2AE3D27D4EB4Full;
+}
+
+static uint64_t main_state; // of the main thread, once a sample has come from it
+
+// blocked says that the main thread waits in a call of C, for something else than us and without an end: a wait for the
+// interpreter's lock has one. Where the kernel doesn't tell, it does not.
+static bool blocked(void) {
+	char path[40] = "/proc/self/task/", text[256], *end = mg_put_number(path + 16, (uint64_t)mg_pid());
+	strcpy(end, "/syscall"); // "202 0x7f… 0x89 0x0 0x0 …": the number and the arguments of the call that it is in
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	char *s = text;
+	if (strtol(s, &s, 10) != SYS_futex || mg_is_lock(strtoul(s, &s, 16)))
+		return false;
+	strtoul(s, &s, 16);
+	strtoul(s, &s, 16);
+	return strtoul(s, &s, 16) == 0; // the timeout
+}
+
+// mg_python_forked: the thread that forked is the main one of the child.
+void mg_python_forked(void) { main_state = 0; }
+
+static uint64_t innermost(uint64_t thread) {
 	if (!thread)
 		return 0;
 	uint64_t frame = word(thread + at.thread_frame);
@@ -132,8 +185,8 @@ static bool place(uint64_t frame, uint64_t code, uint32_t *lasti) {
 enum { CODE_BYTES = 160 };
 static unsigned char codes[MAX_PYTHON][CODE_BYTES];
 
-// read_codes reads them with one call, and leaves out what is no code object: entries into the interpreter have frames of
-// their own, with another object or none.
+// read_codes reads them with one call, and leaves out what is no code object: entries into the interpreter have frames
+// of their own, with another object or none.
 static void read_codes(struct stack *s) {
 	static uint64_t places[MAX_PYTHON];
 	uint32_t n = 0;
@@ -149,11 +202,20 @@ static void read_codes(struct stack *s) {
 	s->python = n;
 }
 
+// mg_python_frames reads the frames of this thread; of one that runs no Python those of the main thread, where that
+// waits.
 void mg_python_frames(struct stack *s) {
-	s->python = 0;
+	s->python = s->waits = 0;
 	if (!minor)
 		return;
-	uint64_t frame = innermost();
+	uint64_t thread = (uint64_t)(uintptr_t)this_thread();
+	if (!thread && main_state && syscall(SYS_gettid) != mg_pid() && blocked()) {
+		thread = main_state;
+		s->waits = 1;
+	} else if (thread && !main_state && syscall(SYS_gettid) == mg_pid()) {
+		main_state = thread;
+	}
+	uint64_t frame = innermost(thread);
 	for (int i = 0; frame && i < 2 * MAX_PYTHON && s->python < MAX_PYTHON; i++) {
 		uint64_t code = word(frame + at.frame_code) & ~(uint64_t)7; // 3.14 tags references
 		uint32_t lasti;
@@ -166,7 +228,12 @@ void mg_python_frames(struct stack *s) {
 			break;
 		frame = back;
 	}
+	uint32_t before = s->python;
 	read_codes(s);
+	if (s->python && proven < PROOFS)
+		__atomic_store_n(&proven, proven + 1, __ATOMIC_RELAXED);
+	else if (before && !s->python)
+		__atomic_store_n(&proven, -1000, __ATOMIC_RELAXED); // these are no frames
 }
 
 struct code mg_python_code(const struct stack *s, uint32_t frame) {

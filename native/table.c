@@ -56,6 +56,7 @@ struct index {
 	uint32_t heads[SLOTS]; // slot + 1, by the upper bits of the filter's hash
 	uint32_t links[SLOTS]; // of a chain, or of the list of free slots
 	uint64_t address[SLOTS];
+	uint16_t site[SLOTS];
 	uint32_t free, used;
 	uint32_t stacks[STACK_INDEX], codes[CODE_INDEX]; // places in the areas
 	uint64_t stack_hash[STACK_INDEX], code_hash[CODE_INDEX];
@@ -75,21 +76,13 @@ static uint64_t file_size;
 static struct header *head;
 static struct index *ix;
 static uint64_t grown[AREAS + 1]; // bytes of each area that the file has; the last is the slots'
-static double base, interval, floor_interval;
 static struct stack *stack;
+static double base; // the interval that was asked for, in bytes
 
 // mg_pid is this process, without a call of the system.
 int mg_pid(void) { return owner; }
 
 bool mg_on(void) { return __atomic_load_n(&on, __ATOMIC_RELAXED); }
-
-double mg_interval(void) {
-	double v;
-	__atomic_load(&interval, &v, __ATOMIC_RELAXED);
-	return v;
-}
-
-static void set_interval(double v) { __atomic_store(&interval, &v, __ATOMIC_RELAXED); }
 
 uint64_t mg_now(void) {
 	struct timespec t;
@@ -110,6 +103,8 @@ void mg_lock(void) {
 		was = __atomic_exchange_n(&lock_word, 2, __ATOMIC_ACQUIRE);
 	}
 }
+
+bool mg_is_lock(uint64_t address) { return address == (uint64_t)(uintptr_t)&lock_word; }
 
 void mg_unlock(void) {
 	if (__atomic_exchange_n(&lock_word, 0, __ATOMIC_RELEASE) == 2)
@@ -164,7 +159,7 @@ static char *put_text(char *to, const char *s) {
 	return to;
 }
 
-static char *put_number(char *to, uint64_t v) {
+char *mg_put_number(char *to, uint64_t v) {
 	char digits[24];
 	int n = 0;
 	do
@@ -278,8 +273,8 @@ static bool open_table(void) {
 	h.clock_wall = wall();
 	h.clock_mono = mg_now();
 	h.base_interval = (uint64_t)base;
-	char *s = put_number(put_text(put_text(path, directory), "/"), h.pid);
-	put_text(put_number(put_text(put_number(put_text(s, "."), h.start_ticks), "."), now), ".native");
+	char *s = mg_put_number(put_text(put_text(path, directory), "/"), h.pid);
+	put_text(mg_put_number(put_text(mg_put_number(put_text(s, "."), h.start_ticks), "."), now), ".native");
 	ix = ix ? ix : own_memory(sizeof *ix);
 	stack = stack ? stack : own_memory(sizeof *stack);
 	if (!ix || !stack || !map_file(size))
@@ -368,6 +363,7 @@ static bool unlink_slot(const void *p, uint32_t *found) {
 }
 
 static void release(uint32_t i) {
+	mg_site_holds(ix->site[i], -1, slot(i)->size, slot(i)->interval);
 	__atomic_store_n(&slot(i)->stack, 0, __ATOMIC_RELEASE);
 	changing();
 	ix->links[i] = ix->free;
@@ -404,44 +400,27 @@ static void fill(uint32_t i, const void *p, const struct saved *v) {
 	s->interval = v->interval;
 	s->time = v->time;
 	s->kind = v->kind;
+	ix->site[i] = (uint16_t)v->site;
+	mg_site_holds(v->site, 1, v->size, v->interval);
 	s->check = mix(mix(mix(mix(1, s->address), s->size), interval_bits), v->stack);
 	__atomic_store_n(&s->stack, v->stack, __ATOMIC_RELEASE);
 }
 
-static double exponential(double x) { // of x <= 0, without libm
-	double r = x / 1024, e = 1 + r * (1 + r / 2 * (1 + r / 3 * (1 + r / 4)));
-	if (x < -700)
-		return 0;
-	for (int i = 0; i < 10; i++)
-		e *= e;
-	return e;
-}
-
-static double chance(double size, double each) { return 1 - exponential(-size / each); }
-
-// survives draws for a sample once more: it stays with the probability that makes it one of the floor's interval.
-static bool survives(uint64_t size, double drawn) {
-	static uint64_t random = 88172645463325252ull; // xorshift64
-	random ^= random << 13;
-	random ^= random >> 7;
-	random ^= random << 17;
-	return (double)(random >> 11) * 0x1p-53 < chance((double)size, floor_interval) / chance((double)size, drawn);
-}
-
-// thin doubles the interval for good, and drops the samples that would not have been drawn with it.
+// thin doubles the least interval for good, and drops the samples that would not have been drawn with it.
 static void thin(void) {
-	floor_interval *= 2;
-	if (mg_interval() < floor_interval)
-		set_interval(floor_interval);
+	static uint64_t random = 88172645463325252ull;
+	mg_raise_floor();
+	double floor = mg_floor();
 	for (uint32_t i = 0; i < ix->used; i++) {
 		struct slot *s = slot(i);
-		if (!s->stack || s->interval >= floor_interval)
+		if (!s->stack || s->interval >= floor)
 			continue;
-		struct saved v = {s->size, s->time, floor_interval, s->stack, s->kind};
+		struct saved v = {s->size, s->time, floor, s->stack, s->kind, ix->site[i]};
 		void *p = (void *)(uintptr_t)s->address;
 		uint32_t found;
-		if (survives(s->size, s->interval)) {
+		if (mg_survives(&random, s->size, s->interval, floor)) {
 			__atomic_store_n(&s->stack, 0, __ATOMIC_RELEASE);
+			mg_site_holds(v.site, -1, s->size, s->interval);
 			fill(i, p, &v);
 		} else if (unlink_slot(p, &found)) {
 			release(found);
@@ -528,7 +507,8 @@ static uint32_t store_stack(const struct stack *s) {
 		return 0;
 	to[0] = s->python;
 	to[1] = s->c;
-	to[2] = to[3] = 0;
+	to[2] = s->waits;
+	to[3] = 0;
 	for (uint32_t i = 0; i < s->python; i++) {
 		to[4 + 2 * i] = s->py[i].record;
 		to[5 + 2 * i] = s->py[i].lasti;
@@ -540,7 +520,7 @@ static uint32_t store_stack(const struct stack *s) {
 
 // take_stack gives the place of the caller's stack; of an empty one where there is no room left.
 static uint32_t take_stack(void) {
-	stack->python = stack->c = 0;
+	stack->python = stack->c = stack->waits = 0;
 	mg_peek_begin();
 	mg_python_frames(stack);
 	for (uint32_t i = 0; i < stack->python; i++) {
@@ -550,7 +530,7 @@ static uint32_t take_stack(void) {
 	mg_peek_begin(); // the C stack below has changed since a page of it was read
 	mg_unwind(stack);
 	mg_peek_end();
-	uint64_t hash = 1;
+	uint64_t hash = 1 + stack->waits;
 	for (uint32_t i = 0; i < stack->python; i++)
 		hash = mix(hash, (uint64_t)stack->py[i].record << 32 | stack->py[i].lasti);
 	for (uint32_t i = 0; i < stack->c; i++)
@@ -570,65 +550,11 @@ static uint32_t take_stack(void) {
 	return place;
 }
 
-// ---- cost
-
-// Samples may take this share of the process's time in the long run, and so much at once; at the start more, since imports
-// allocate much from many new places. Nothing is forgiven: beyond that the interval doubles, and again each time that as
-// much as a step more was spent; it halves when the debt is paid. The estimates stay right, since a sample has the interval
-// that it was drawn with; they get coarser.
-static const double share = 0.004;
-#define START 60e6                       // ns
-#define CREDIT 6e6                       // ns
-static const double step = 2e6;          // ns
-static const double paid = 2e6;          // ns
-static const double coarsest = 4e9;      // bytes
-static const uint64_t patience = 500000000; // ns between a change and one that makes samples denser
-
-// A sample costs more than what is measured around it: the calls of the system at both ends, its free, and what the
-// program finds no longer in the caches. With and without samples in turns in one process that was 1.3 to 1.6 times as much.
-static const double unseen = 1.6;
-
-// Time and not CPU time is measured: where others want the cores too, samples and the program wait in the same proportion,
-// and the share holds of what the program gets of them. One sample that was interrupted may count so much, in ns.
-static const uint64_t longest = 2000000;
-
 // mg_cpu_time is this thread's: what it waits for, the kernel gave to others.
 uint64_t mg_cpu_time(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-static void pace(uint64_t measured, uint64_t now) {
-	static uint64_t last, turned;
-	static double debt = -START, limit = CREDIT; // debt below 0 is what is left of the start's
-	static double spent; // since the interval changed
-	double cost = unseen * (double)(measured < longest ? measured : longest), each = mg_interval();
-	head->cost_ns += (uint64_t)cost;
-	spent += cost;
-	bool starting = debt < 0;
-	debt += cost - (starting || now < last ? 0 : share * (double)(now - last));
-	if (debt < 0 && !starting)
-		debt = 0;
-	last = now;
-	if (debt > limit && each < coarsest) {
-		set_interval(each * 2);
-		limit = debt + step;
-		turned = now;
-		spent = 0;
-	} else if (debt < paid && now - turned > patience && each / 2 >= floor_interval) {
-		// a program that has become quiet has few samples, at which this is asked: it gets all at once that it can afford
-		for (double rate = spent / (double)(now - turned); each / 2 >= floor_interval; rate *= 2) {
-			each /= 2;
-			if (4 * rate > share)
-				break;
-		}
-		set_interval(each);
-		limit = CREDIT;
-		turned = now;
-		spent = 0;
-	}
-	head->interval = (uint64_t)mg_interval();
 }
 
 // ---- what the hooks call
@@ -643,22 +569,24 @@ static bool over(void) {
 	return true;
 }
 
-void mg_record(void *p, size_t size, double drawn, int kind) {
+void mg_record(void *p, size_t size, double drawn, int kind, uint32_t site) {
+	static uint64_t random = 1181783497276652981ull;
 	uint64_t signals;
 	int saved_errno = errno;
 	if (!enter(&signals))
 		return;
-	bool counts = drawn >= floor_interval || survives(size, drawn); // the table may have been thinned since
-	if (usable() && !over() && counts) {
+	double floor = mg_floor(); // the table may have been thinned since
+	if (usable() && !over() && mg_survives(&random, size, drawn, floor)) {
 		uint64_t begin = mg_now();
-		struct saved v = {size, begin, drawn > floor_interval ? drawn : floor_interval, take_stack(), (uint32_t)kind};
+		struct saved v = {size, begin, drawn > floor ? drawn : floor, take_stack(), (uint32_t)kind, site};
 		head->samples++;
 		if (v.stack)
 			insert(p, &v);
 		else
 			head->lost++;
 		head->changed = mg_now();
-		pace(head->changed - begin, head->changed);
+		head->cost_ns += (uint64_t)mg_pace(head->changed - begin, head->changed);
+		head->interval = (uint64_t)mg_interval();
 	}
 	leave(&signals);
 	errno = saved_errno;
@@ -674,7 +602,7 @@ bool mg_forget(void *p, struct saved *was) {
 	if (head && usable() && !over() && unlink_slot(p, &i)) {
 		struct slot *s = slot(i);
 		if (was)
-			*was = (struct saved){s->size, s->time, s->interval, s->stack, s->kind};
+			*was = (struct saved){s->size, s->time, s->interval, s->stack, s->kind, ix->site[i]};
 		release(i);
 		head->frees++;
 		head->changed = mg_now();
@@ -711,11 +639,13 @@ static void in_child(void) {
 	lock_word = 0;
 	owner = (pid_t)syscall(SYS_getpid);
 	mg_peek_end();
+	mg_python_forked();
 	head = NULL;
 	if (file) {
 		syscall(SYS_munmap, file, file_size);
 		file = NULL;
 		memset(mg_filter, 0, sizeof mg_filter);
+		mg_sites_reset();
 	}
 	if (ix)
 		syscall(SYS_madvise, ix, sizeof *ix, MADV_DONTNEED);
@@ -741,8 +671,7 @@ void mg_init(void) {
 		return;
 	strcpy(directory, dir);
 	owner = (pid_t)syscall(SYS_getpid);
-	floor_interval = base;
-	set_interval(base);
+	mg_pace_init(base);
 	if (pthread_atfork(before_fork, after_fork, in_child))
 		return;
 	mg_thread.left = 0; // blocks before this were let pass

@@ -26,12 +26,15 @@ const (
 	mostLooks = 20_000_000
 )
 
-// Sources are the files of a program, each read once. While a session lives it is judged again and again, and the
-// program that runs is the one that it began with. The zero value is ready; several goroutines may use it.
+// Sources are the files of a program, each read once, and what was read of its session and will not change. While a
+// session lives it is judged again and again, and the program that runs is the one that it began with. The zero value
+// is ready, for one session; several goroutines may use it.
 type Sources struct {
-	mu     sync.Mutex
-	files  map[string]*outline
-	parsed int // files, for tests
+	mu       sync.Mutex
+	files    map[string]*outline
+	parsed   int // files, for tests
+	censuses censuses
+	hosts    hosts
 }
 
 // of reads a file that was not changed since a time; nil where it says nothing.

@@ -383,17 +383,6 @@ func (l *loader) tensors() error {
 	})
 }
 
-func (l *loader) objects() error {
-	return l.all(`SELECT pid, census_id, step, evidence, type, count, delta, length, bytes, holder, site, detail, epoch_us(ts)::DOUBLE FROM python.objects
- WHERE coalesce(step, 0)`+l.upTo()+` ORDER BY census_id, ts`, func(v []any) {
-		p := l.process(integer[int32](v[0]))
-		p.Objects = append(p.Objects, model.ObjectGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
-			Step: l.censusStep(v[2], v[12]), Evidence: word(v[3]), Type: word(v[4]), Count: integer[int64](v[5]),
-			Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]), Holder: word(v[9]), Site: word(v[10]),
-			Detail: word(v[11])})
-	})
-}
-
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
 	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Warnings: l.warnings}

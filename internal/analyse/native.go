@@ -12,9 +12,12 @@ const mostLines = 64
 // native reads what native code held, by line, where it was sampled. Arenas of Python's allocator are left out: what
 // lies in them the censuses know.
 func (l *loader) native() error {
-	const sql = `WITH held AS (SELECT pid, ts, site, called, sum(bytes)::DOUBLE AS bytes FROM native.live
- WHERE stack != 0 AND site IS NOT NULL AND called IS NOT NULL AND called NOT LIKE '%%PyObject_Arena%%'
- GROUP BY pid, ts, site, called),
+	if sampled, err := l.has("native.live"); err != nil || !sampled {
+		return err
+	}
+	const sql = `WITH held AS (SELECT pid, ts, coalesce(site, '') AS site, called, sum(bytes)::DOUBLE AS bytes
+ FROM native.live WHERE stack != 0 AND called IS NOT NULL AND called NOT LIKE '%%PyObject_Arena%%'
+ GROUP BY ALL),
  lines AS (SELECT pid, site, called FROM held GROUP BY pid, site, called
  QUALIFY row_number() OVER (PARTITION BY pid ORDER BY arg_max(bytes, ts) DESC, site, called) <= %d),
  moments AS (SELECT DISTINCT pid, ts FROM native.live)

@@ -14,7 +14,9 @@ import (
 // file_writeback, slab_reclaimable, mapped. Of several cgroups the one with the least room counts. The step is that of
 // the process that has made most.
 const HostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
-	done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts),
+	made AS (SELECT ts, step FROM python.steps WHERE pid = (SELECT pid FROM trainer)),
+	done AS (SELECT ts, max(step)::DOUBLE AS step FROM made
+	  WHERE ts >= (SELECT coalesce(max(ts) FILTER (epoch_us(ts) <= %[1]d), min(ts)) FROM made) GROUP BY ts),
 	mapped AS (SELECT ts, sum(file)::BIGINT AS mapped FROM process.memory WHERE epoch_us(ts) > %[1]d GROUP BY ts),
 	job AS (SELECT * FROM cgroup.memory WHERE epoch_us(ts) > %[1]d QUALIFY row_number() OVER (PARTITION BY ts ORDER BY limit_bytes - current NULLS LAST) = 1)
 	SELECT epoch_us(h.ts) AS t, d.step, h.total, h.available, j.current, j.limit_bytes, j.inactive_file, j.active_file,
@@ -81,36 +83,10 @@ func (l *loader) asOf() float64 {
 	return math.Inf(1)
 }
 
-// limits reads what host memory runs into first, and how what is charged to it went.
-func (l *loader) limits() error {
-	if l.end() == 0 {
-		return nil
-	}
-	var host track
-	until := l.asOf()
-	err := l.all(fmt.Sprintf(HostSQL, 0, MaxReadings), func(v []any) {
-		if us := number(v[0]); us <= until || len(host.readings) == 0 {
-			h := forecast.Host{Total: orUnknown(v[2]), Available: orUnknown(v[3]), Current: orUnknown(v[4]),
-				Limit: orUnknown(v[5]), InactiveFile: orUnknown(v[6]), Active: orUnknown(v[7]), Dirty: orUnknown(v[8]),
-				Writeback: orUnknown(v[9]), SlabReclaimable: orUnknown(v[10])}
-			room := h.Room()
-			limit := room.Limit
-			if room.Kind == "host" { // in a cgroup it is what the host has left; people know its size
-				limit = h.Total
-			}
-			host.add(us, number(v[1]), float64(room.Used), float64(room.Used), number(v[11]), float64(room.Limit),
-				room.Kind+" "+units.Bytes(limit).String())
-		}
-	})
-	l.host = host.room(l.end())
-	return err
-}
-
 // deviceLimits reads the same of each device. Of memory that PyTorch's allocator holds and could hand out again nothing
 // is in use.
 func (l *loader) deviceLimits() error {
-	told := false // without the driver nobody knows how large a device is
-	err := l.all("SELECT 1 FROM gpu.utilization LIMIT 1", func([]any) { told = true })
+	told, err := l.has("gpu.utilization") // without the driver nobody knows how large a device is
 	if err != nil || !told {
 		return err
 	}

@@ -22,6 +22,9 @@ func (l *loader) unmapped() error {
 	if c == nil || len(c.us) < 2 || l.most == 0 {
 		return nil
 	}
+	if read, err := l.has("cgroup.memory"); err != nil || !read {
+		return err
+	}
 	sql := fmt.Sprintf(`WITH job AS
  (SELECT ts, sum(shmem)::BIGINT AS shmem, sum(anon)::BIGINT AS anon FROM process.memory GROUP BY ts)
  SELECT epoch_us(j.ts)::DOUBLE, (j.shmem - coalesce(job.shmem, 0))::DOUBLE

@@ -177,6 +177,46 @@ func BenchmarkJudgeHolders(b *testing.B) {
 	}
 }
 
+// BenchmarkJudgeDay judges a day of steps of 0.25 s with a reading a second, as in a session that lives.
+func BenchmarkJudgeDay(b *testing.B) {
+	db, sources := stored(b), &Sources{}
+	const steps, part = 86_400 * 4, 21_600
+	for from := 0; from < steps; from += part {
+		batch := &model.Batch{}
+		for i := from + 1; i <= from+part; i++ {
+			now, heap := begin+int64(i)*250_000, 600*mib+jitter(i)
+			batch.Steps = append(batch.Steps, model.Step{Time: now, PID: 7, Rank: -1, World: -1, Step: int64(i),
+				Steps: 1, DurationNS: 250e6, RSS: heap + 900*mib, Anon: heap + 300*mib, MaxRSS: model.Null,
+				HeapInUse: heap, HeapHeld: heap + 200*mib, PyBlocks: 1e6})
+			if i%4 == 0 {
+				batch.Samples.Memory = append(batch.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, Rank: -1,
+					RSS: heap + 900*mib, Anon: heap + 300*mib, VMSize: 4 * gib})
+				batch.Samples.Hosts = append(batch.Samples.Hosts, model.HostMemory{Time: now, Total: 64 * gib,
+					Available: 50*gib - heap})
+				batch.Samples.Cgroups = append(batch.Samples.Cgroups, model.CgroupMemory{Time: now, Path: "/job",
+					Current: heap + gib, Limit: 32 * gib})
+			}
+		}
+		if err := db.Append(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, name := range []string{"first", "again"} {
+		b.Run(name, func(b *testing.B) {
+			used := cpuTime(b)
+			for b.Loop() {
+				if name == "first" {
+					sources = &Sources{}
+				}
+				if _, err := Judge(b.Context(), db, Options{Sources: sources}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric((cpuTime(b)-used).Seconds()*1e3/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
 // cpuTime is what this process has used of all cores: on a machine that others use too, wall time says little.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage

@@ -13,8 +13,7 @@ import (
 )
 
 // explain fills in class, holder, line, limit and advice of a finding.
-func (p Process) explain(f *Finding, in Input) {
-	accounts := p.accounts()
+func (p Process) explain(f *Finding, accounts []account, in Input) {
 	p.testify(f, accounts)
 	p.against(f, accounts, in.binding(f, p))
 	if f.Verdict == Healthy {

@@ -328,9 +328,13 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	for _, d := range p.Devices {
 		out = append(out, p.device(d)...)
 	}
+	if len(out) == 0 {
+		return out
+	}
+	accounts := p.accounts()
 	for i := range out {
 		out[i].Last = max(p.Last, p.Steps())
-		p.explain(&out[i], in)
+		p.explain(&out[i], accounts, in)
 	}
 	return out
 }

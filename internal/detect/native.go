@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,10 +10,27 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// NativeSeries is what native code held over time on behalf of one line of the program, estimated from samples.
+// NativeSeries is what native code held over time on behalf of one line of the program, estimated from samples. A
+// thread that runs no Python, such as one of Arrow's or OpenMP's, has no line.
 type NativeSeries struct {
-	Site, Called string // file:line; function and module
+	Site, Called string // file:line, "" for none; function and module
 	Held         Series
+}
+
+// place is what counts together: all that a line calls, or one function of threads without Python.
+func (s NativeSeries) place() string {
+	if s.Site == "" {
+		return nativePrefix + s.Called
+	}
+	return s.Site
+}
+
+// where tells who called it.
+func (s NativeSeries) where() string {
+	if s.Site == "" {
+		return "in a thread that runs no Python, so no line of the program is known,"
+	}
+	return "called at " + s.Site + ","
 }
 
 // nativePrefix begins the holder of memory whose line samples named.
@@ -33,12 +51,12 @@ func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
 	sums, called := map[string]float64{}, map[string]float64{}
 	for _, s := range p.Native {
 		r := s.rate(f)
-		sums[s.Site] += r
-		called[s.Site] = max(called[s.Site], r)
+		sums[s.place()] += r
+		called[s.place()] = max(called[s.place()], r)
 	}
 	for i, s := range p.Native {
-		if sums[s.Site] > rate && s.rate(f) == called[s.Site] {
-			best, rate = &p.Native[i], sums[s.Site]
+		if sums[s.place()] > rate && s.rate(f) == called[s.place()] {
+			best, rate = &p.Native[i], sums[s.place()]
 		}
 	}
 	if rate < nativeHalf*f.Rate {
@@ -50,9 +68,9 @@ func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
 // nativeSite gives a holder that Python knows the line that allocates what it holds: a census only sees who keeps it.
 func (p Process) nativeSite(f *Finding) {
 	if best, rate := p.fastestNative(f); best != nil && !strings.HasPrefix(f.Holder, nativePrefix) {
-		f.Site = best.Site
-		f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, called at %s, holds %s more each %s",
-			best.Called, best.Site, units.Bytes(math.Round(rate)), f.Unit()))
+		f.Site = cmp.Or(best.Site, f.Site)
+		f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, %s holds %s more each %s",
+			best.Called, best.where(), units.Bytes(math.Round(rate)), f.Unit()))
 	}
 }
 
@@ -67,8 +85,8 @@ func (p Process) nativeLine(f *Finding) bool {
 	if f.Worker {
 		f.Class = WorkerGrowth
 	}
-	f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, called at %s, holds %s more each %s",
-		best.Called, best.Site, units.Bytes(math.Round(most)), f.Unit()))
+	f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, %s holds %s more each %s",
+		best.Called, best.where(), units.Bytes(math.Round(most)), f.Unit()))
 	return true
 }
 

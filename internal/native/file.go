@@ -172,6 +172,7 @@ type call struct{ code, lasti uint32 }
 
 type raw struct {
 	python []call
+	waits  bool // python is the main thread's, which waits while a thread without Python allocates
 	pcs    []uint64
 }
 
@@ -182,6 +183,7 @@ func (f *File) rawStack(at uint32) (r raw, ok bool) {
 	}
 	d = d[at:]
 	np, nc := binary.LittleEndian.Uint32(d), binary.LittleEndian.Uint32(d[4:])
+	r.waits = binary.LittleEndian.Uint32(d[8:]) == 1
 	d = d[16:]
 	if np > maxPython || nc > maxC || len(d) < int(8*np+8*nc) {
 		return r, false

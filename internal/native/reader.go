@@ -137,6 +137,7 @@ type estimate struct {
 	model.NativeLive
 	weight, blocks, variance float64
 	least                    float64 // bytes of the samples themselves
+	intervals                float64 // weight × interval, in bytes²
 }
 
 func newEstimate(stack int64) *estimate {
@@ -158,6 +159,7 @@ func add(by map[int64]*estimate, id int64, s sample) {
 	row.blocks += 1 / p
 	row.variance += (1 - p) / (p * p) * size * size
 	row.least += size
+	row.intervals += size / p * s.interval
 }
 
 // rows are the largest, and one for the rest, which is always there: it says that this moment was looked at.
@@ -181,6 +183,9 @@ func (r *Reader) rows(f *File, by map[int64]*estimate, now time.Time) []model.Na
 	var rows []model.NativeLive
 	for _, row := range append(list, rest) {
 		row.Time, row.PID, row.Interval = now.UnixMicro(), int32(f.PID), f.Interval
+		if row.weight > 0 {
+			row.Interval = int64(math.Round(row.intervals / row.weight))
+		}
 		row.Bytes, row.Count = int64(math.Round(row.weight)), int64(math.Round(row.blocks))
 		wide := two95 * math.Sqrt(row.variance)
 		row.Low = int64(math.Round(max(row.weight-wide, row.least)))
@@ -198,6 +203,7 @@ func merge(to, from *estimate) {
 	to.blocks += from.blocks
 	to.variance += from.variance
 	to.least += from.least
+	to.intervals += from.intervals
 }
 
 // stackOf gives the number of a stack, the same in every process and at every moment, and its frames when it is new.
@@ -233,6 +239,9 @@ func (r *Reader) stackOf(f *File, at uint32) (id int64, fresh []model.NativeFram
 	return id, fresh
 }
 
+// apart stands between the C frames of a thread that runs no Python and the Python call that waits meanwhile.
+const apart = "(a thread without Python)"
+
 // name gives a stack's frames, innermost first: C's down to the interpreter's loop, then Python's.
 func (r *Reader) name(f *File, s raw) (frames []Frame) {
 	for _, pc := range s.pcs {
@@ -241,17 +250,24 @@ func (r *Reader) name(f *File, s raw) (frames []Frame) {
 		if path != "" {
 			e.Func, e.File = r.symbols.name(path, addr), path
 		}
-		if len(s.python) > 0 && interpreter(e.Func) {
+		if len(s.python) > 0 && !s.waits && interpreter(e.Func) {
 			break
 		}
 		frames = append(frames, e)
 	}
+	var python []Frame
 	for _, c := range s.python {
 		if e := f.frame(c); e.Func != trampoline {
-			frames = append(frames, e)
+			python = append(python, e)
 		}
 	}
-	return frames
+	if s.waits {
+		frames = append(frames, Frame{Func: apart})
+		if len(python) > 0 && (python[0].Line == 0 || library(python[0].File)) {
+			python = nil // it waits for a lock of Python's own, which no such thread releases
+		}
+	}
+	return append(frames, python...)
 }
 
 // trampoline is what CPython 3.12 calls an entry from C into its loop: no function of anybody's.
@@ -281,16 +297,30 @@ func site(frames []Frame) string {
 }
 
 func installed(file string) bool {
-	return strings.HasPrefix(file, "<") || strings.Contains(file, "/site-packages/") ||
-		strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/lib/python3") ||
+	return library(file) || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") ||
 		strings.Contains(file, "/memgauge/_agent/")
+}
+
+// library says that a file is of Python's own library, or none.
+func library(file string) bool {
+	return strings.HasPrefix(file, "<") || strings.Contains(file, "/lib/python3") &&
+		!strings.Contains(file, "-packages/")
 }
 
 // plumbing are modules that allocate on behalf of others.
 var plumbing = []string{"libc.so", "libc-2.", "libstdc++.so", "libjemalloc", "libtcmalloc", "libmimalloc", "libffi"}
 
-// called names the native code that allocated: the innermost function that is not an allocator's, with its module.
+// called names the native code that allocated: the innermost function that is not an allocator's, with its module, and
+// whether that ran in a thread that a line only waits for.
 func called(frames []Frame) string {
+	name := caller(frames)
+	if name != "" && slices.ContainsFunc(frames, func(f Frame) bool { return f.Func == apart }) && site(frames) != "" {
+		name += ", in a thread that it waits for"
+	}
+	return name
+}
+
+func caller(frames []Frame) string {
 	for _, f := range frames {
 		base := filepath.Base(f.File)
 		if !f.Native || slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(base, p) }) {

@@ -18,8 +18,9 @@ var _ = describe(func(r *model.NativeLive) *Table {
 			number("bytes_high", &r.High, "upper end of it"),
 			number("count", &r.Count, "blocks, estimated"),
 			number("samples", &r.Samples, "blocks that were sampled: an estimate from fewer than ten is coarse"),
-			number("interval", &r.Interval, "bytes between two samples on average, at this moment"),
-			text("site", &r.Site, "file:line of the program whose call allocated; NULL without Python").orNull(),
+			number("interval", &r.Interval, "bytes between two of its samples, on average by bytes"),
+			text("site", &r.Site, "file:line of the program whose call allocated, or waits for the thread that did; "+
+				"NULL where none is known").orNull(),
 			text("called", &r.Called, "function and module of the native code that allocated; NULL unknown").orNull(),
 		},
 	}

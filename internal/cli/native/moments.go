@@ -60,8 +60,8 @@ func ask[Row any](ctx context.Context, s api.Session, sql string, rows *[]Row) e
 	}
 }
 
-// moment is SQL for the time of each process's reading at a moment: peak, now, start, or a time after the first
-// reading.
+// moment is SQL for the time of each process's reading at a moment: peak, now, start, settled, or a time after the
+// first reading.
 func moment(name string) (sql string, err error) {
 	switch name {
 	case "now":
@@ -78,7 +78,7 @@ func moment(name string) (sql string, err error) {
 	}
 	d, err := units.ParseDuration(name)
 	if err != nil || d < 0 {
-		return "", fmt.Errorf("%q is not a moment: peak, now, start, or a time after the start such as 90s", name)
+		return "", fmt.Errorf("%q is not a moment: peak, now, start, settled, or a time after the start such as 90s", name)
 	}
 	return fmt.Sprintf(`SELECT pid, max(ts) AS ts FROM native.live
  WHERE ts <= (SELECT min(ts) FROM native.live) + INTERVAL %d MICROSECONDS GROUP BY pid`,
@@ -108,6 +108,40 @@ func (s session) at(ctx context.Context, name string) (list []held, err error) {
  coalesce(any_value(called), '') AS called
  FROM native.live JOIN (`+when+`) USING (pid, ts) GROUP BY stack ORDER BY bytes DESC, stack`, &list)
 	return list, err
+}
+
+// off gives how far a line's readings between two moments are off a straight line: the standard deviation in bytes,
+// over all processes. Where a process has fewer than three readings, nothing is known of it.
+func (s session) off(ctx context.Context, from, to string) (map[line]float64, error) {
+	first, err := moment(from)
+	if err != nil {
+		return nil, err
+	}
+	last, err := moment(to)
+	if err != nil {
+		return nil, err
+	}
+	var rows []struct {
+		Site   string  `json:"site"`
+		Called string  `json:"called"`
+		Off    float64 `json:"off"`
+	}
+	err = ask(ctx, s, `WITH ends AS (SELECT pid, a.ts AS a, b.ts AS b FROM (`+first+`) a JOIN (`+last+`) b USING (pid)),
+ moments AS (SELECT DISTINCT pid, ts FROM native.live JOIN ends USING (pid)
+ WHERE ts BETWEEN least(a, b) AND greatest(a, b)),
+ held AS (SELECT pid, ts, CASE stack WHEN 0 THEN '`+smaller+`' ELSE coalesce(site, '') END AS site,
+ coalesce(called, '') AS called, sum(bytes)::DOUBLE AS bytes
+ FROM native.live JOIN moments USING (pid, ts) GROUP BY ALL),
+ points AS (SELECT pid, site, called, epoch(ts) AS x, coalesce(bytes, 0) AS y FROM moments
+ JOIN (SELECT DISTINCT pid, site, called FROM held) USING (pid) LEFT JOIN held USING (pid, ts, site, called)),
+ fits AS (SELECT site, called, (regr_syy(y, x) - regr_sxy(y, x) ** 2 / regr_sxx(y, x)) / (count(*) - 2) AS variance
+ FROM points GROUP BY pid, site, called HAVING count(*) > 2)
+ SELECT site, called, sqrt(sum(greatest(variance, 0))) AS off FROM fits GROUP BY ALL`, &rows)
+	off := map[line]float64{}
+	for _, r := range rows {
+		off[line{r.Site, r.Called}] = r.Off
+	}
+	return off, err
 }
 
 // frames reads every stack, innermost first.

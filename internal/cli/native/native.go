@@ -55,9 +55,13 @@ func (a *commands) diffCommand() *cobra.Command {
 		Short: "What native code has gained between two moments, by line",
 		Long: "Compares what native code held at two moments of a session that was started with run " +
 			"--native, by the line of the program whose\n" +
-			"call allocated it, the largest change first. A moment is start (a process's first " +
-			"reading), now, peak, or a time after the\n" +
-			"first reading. A change within both intervals may be none.",
+			"call allocated it. A moment is start (a process's first reading), settled (a quarter of " +
+			"the recorded time), now, peak, or a time\n" +
+			"after the first reading. Lines that have grown beyond their noise come first, by how much " +
+			"beyond; then the others, the largest change\n" +
+			"first. Noise is what samples miss of both moments, and how far the readings between " +
+			"them lie from a straight line. A change within\n" +
+			"its ± may be none.",
 		Example: "  memgauge native diff\n" +
 			"  memgauge native diff --from 2m --to 10m --top 5\n" +
 			"  memgauge native diff --from start --to peak --json",
@@ -65,7 +69,7 @@ func (a *commands) diffCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.list(cmd.Context(), "native diff", o) },
 	}
 	o.flags(c)
-	c.Flags().StringVar(&o.from, "from", "start", "the first `MOMENT`: start, peak, now, or such as 90s")
+	c.Flags().StringVar(&o.from, "from", "settled", "the first `MOMENT`: start, settled, peak, now, or such as 90s")
 	c.Flags().StringVar(&o.to, "to", "now", "the second `MOMENT`")
 	return c
 }
@@ -84,7 +88,9 @@ type change struct {
 	Bytes   int64   `json:"bytes"`
 	Grown   int64   `json:"grown"`
 	Half    float64 `json:"-"`
+	HalfWas float64 `json:"-"`             // of Before
 	HalfOf  int64   `json:"half_interval"` // of Bytes
+	Noise   int64   `json:"grown_noise"`   // half of the 95 % interval of Grown
 	Count   int64   `json:"count"`
 	Samples int64   `json:"samples"`
 }
@@ -109,7 +115,8 @@ func (s session) between(ctx context.Context, from, to string) ([]change, error)
 		return c
 	}
 	for _, h := range before {
-		of(h).Before = h.Bytes
+		c := of(h)
+		c.Before, c.HalfWas = h.Bytes, h.Half
 	}
 	for _, h := range after {
 		c := of(h)
@@ -123,14 +130,19 @@ func (s session) between(ctx context.Context, from, to string) ([]change, error)
 	return list, nil
 }
 
-// byLine adds up the stacks of a line and of what it calls, the largest change first.
-func byLine(stacks []change, byChange bool) []change {
-	type line struct{ site, called string }
+// line is a line of the program with what it calls.
+type line struct{ site, called string }
+
+// smaller stands for the stacks that have no row of their own.
+const smaller = "(smaller stacks)"
+
+// byLine adds up the stacks of each line, and takes what its readings are off a straight line for noise, too.
+func byLine(stacks []change, off map[line]float64) []change {
 	sums := map[line]*change{}
 	for _, c := range stacks {
 		key := line{c.Site, c.Called}
 		if c.Stack == 0 {
-			key.site = "(smaller stacks)"
+			key.site = smaller
 		}
 		sum := sums[key]
 		if sum == nil {
@@ -139,22 +151,34 @@ func byLine(stacks []change, byChange bool) []change {
 		}
 		sum.Before, sum.Bytes, sum.Grown = sum.Before+c.Before, sum.Bytes+c.Bytes, sum.Grown+c.Grown
 		sum.Count, sum.Samples, sum.Half = sum.Count+c.Count, sum.Samples+c.Samples, math.Hypot(sum.Half, c.Half)
+		sum.HalfWas = math.Hypot(sum.HalfWas, c.HalfWas)
 	}
 	var list []change
-	for _, c := range sums {
+	for key, c := range sums {
 		c.HalfOf = int64(c.Half)
+		c.Noise = int64(math.Hypot(math.Hypot(c.Half, c.HalfWas), two95*math.Sqrt2*off[key]))
 		if c.Before != 0 || c.Bytes != 0 {
 			list = append(list, *c)
 		}
 	}
 	slices.SortFunc(list, func(a, b change) int {
-		first := cmp.Compare(b.Bytes, a.Bytes)
-		if byChange {
-			first = cmp.Compare(absolute(b.Grown), absolute(a.Grown))
-		}
-		return cmp.Or(first, cmp.Compare(a.Site, b.Site), cmp.Compare(a.Called, b.Called))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Called, b.Called))
 	})
 	return list
+}
+
+// two95 are the standard deviations of half a 95 % interval; a growth counts as such beyond three.
+const two95, beyondAll = 1.96, 3
+
+// byGrowth puts what has grown beyond its noise first, by how much; then the others, the largest change first. A site
+// whose memory comes and goes may hold much more at one moment than at another, and a leak shows as less.
+func byGrowth(list []change) {
+	beyond := func(c change) float64 {
+		return max(0, float64(c.Grown)-beyondAll/two95*float64(c.Noise))
+	}
+	slices.SortStableFunc(list, func(a, b change) int {
+		return cmp.Or(cmp.Compare(beyond(b), beyond(a)), cmp.Compare(absolute(b.Grown), absolute(a.Grown)))
+	})
 }
 
 func absolute(n int64) int64 { return max(n, -n) }
@@ -185,7 +209,14 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 	if err != nil {
 		return fmt.Errorf("%s: %w", command, err)
 	}
-	lines := byLine(stacks, command != "native")
+	off, err := s.off(ctx, o.from, o.to)
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	lines := byLine(stacks, off)
+	if command != "native" {
+		byGrowth(lines)
+	}
 	if o.top > 0 && len(lines) > o.top {
 		lines = lines[:o.top]
 	}
@@ -204,11 +235,11 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 
 // show prints the lines as a table, for a terminal of that width.
 func show(out io.Writer, width int, lines []change) error {
-	l := &doc.Listing{Head: []model.Column{doc.Text("held"), doc.Text("±"), doc.Text("change"), doc.Number("blocks"),
-		doc.Number("samples"), doc.Text("site"), doc.Text("called")}}
+	l := &doc.Listing{Head: []model.Column{doc.Text("held"), doc.Text("±"), doc.Text("change"), doc.Text("± of it"),
+		doc.Number("blocks"), doc.Number("samples"), doc.Text("site"), doc.Text("called")}}
 	for _, c := range lines {
-		l.Rows = append(l.Rows, []any{doc.Size(c.Bytes), doc.Size(c.HalfOf), doc.SignedSize(c.Grown), c.Count,
-			c.Samples, c.Site, c.Called})
+		l.Rows = append(l.Rows, []any{doc.Size(c.Bytes), doc.Size(c.HalfOf), doc.SignedSize(c.Grown),
+			doc.Size(c.Noise), c.Count, c.Samples, c.Site, c.Called})
 	}
 	return render.Write(out, l, render.Table, render.Options{Width: width, NoRows: true,
 		Spare: []string{"samples", "blocks"}, Whole: doc.WholeTables})
