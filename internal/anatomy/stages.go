@@ -101,8 +101,8 @@ func StageSums(stages []Stage) (sums []StageSum) {
 		if !ok {
 			at = len(sums)
 			places[of] = at
-			sums = append(sums, StageSum{Name: of.name, Metadata: of.metadata, Start: [2]int64{s.Start.Live, s.Start.Live},
-				End: [2]int64{s.End.Live, s.End.Live}})
+			sums = append(sums, StageSum{Name: of.name, Metadata: of.metadata,
+				Start: [2]int64{s.Start.Live, s.Start.Live}, End: [2]int64{s.End.Live, s.End.Live}})
 		}
 		sum := &sums[at]
 		if sum.Times == 0 || s.Peak > sum.Peak {

@@ -56,7 +56,8 @@ func (t *categoriesDoc) chart() chart.Chart {
 		for k, l := range levels {
 			x[k] = float64(max(0, l.Row-t.first[i])) // before the history: 0
 		}
-		p := chart.Panel{Title: fmt.Sprintf("device %d: at most %s", d.Device, doc.Size(d.Peak.Live)), Unit: chart.Bytes}
+		p := chart.Panel{Title: fmt.Sprintf("device %d: at most %s", d.Device, doc.Size(d.Peak.Live)),
+			Unit: chart.Bytes}
 		for class, name := range d.Names {
 			s := chart.Series{Name: name, X: x, Low: slices.Clone(below)}
 			for k := range levels {

@@ -129,7 +129,8 @@ func (t *stagesDoc) write(w io.Writer) {
 				if !s.Ended {
 					ends = "not in the file"
 				}
-				fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", stageName(s.Name, s.Metadata), micros(s.Start.Time-d.From),
+				fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", stageName(s.Name, s.Metadata),
+					micros(s.Start.Time-d.From),
 					doc.Size(s.Start.Live), doc.Size(s.Peak), ends, doc.Size(s.End.Live),
 					doc.SignedSize(s.End.Live-s.Start.Live))
 			}
@@ -187,7 +188,8 @@ func (a *commands) snapshotCategoriesCommand(shared *snapshotOptions) *cobra.Com
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	f.StringVar(&o.by, "by", "use", "use, or metadata: a category for each text, numbers in it left out")
 	f.StringArrayVar(&o.rules, "category", nil, "a category: `NAME=REGEX`; can be repeated")
-	f.IntVar(&o.moments, "moments", o.moments, "cut the history into `N` stretches, for a picture into 500 if it is not given")
+	f.IntVar(&o.moments, "moments", o.moments,
+		"cut the history into `N` stretches, for a picture into 500 if it is not given")
 	f.StringVarP(&o.output, "output", "o", "", "draw into `OUTPUT`")
 	return c
 }
@@ -212,7 +214,8 @@ func (o *categoriesOptions) parse() (rules []anatomy.Rule, err error) {
 	case o.by != "use" && o.by != "metadata":
 		return nil, fmt.Errorf("--by %q: use or metadata", o.by)
 	case o.output != "" && chartWriter(o.output) == nil:
-		return nil, remedy.Add(fmt.Errorf("-o %s: unknown kind of file", o.output), "end the name in .png, .svg or .html")
+		return nil, remedy.Add(fmt.Errorf("-o %s: unknown kind of file", o.output),
+			"end the name in .png, .svg or .html")
 	case o.output != "" && o.json:
 		return nil, errors.New("--json is for standard output, -o draws")
 	case o.moments < 1 || o.moments > maxMoments:
