@@ -450,6 +450,8 @@ func TestTooLittleIsUndecided(t *testing.T) {
 	}
 	if r := w.Report(What{Tool: "oom", Now: start}); r.Verdict != "undecided" || r.Confidence != nil {
 		t.Errorf("%s with %v", r.Verdict, r.Confidence)
+	} else if a := r.Devices[Host].Risk.Advice; !strings.HasPrefix(a, "none so far: needs ") {
+		t.Errorf("advised: %q", a)
 	}
 }
 
