@@ -202,8 +202,10 @@ func TestAdviceBlamesNobodyElse(t *testing.T) {
 		known bool
 		want  string
 	}{
-		{"host", true, "`memgauge leak` tells whether this job does"}, {"host", false, "`memgauge top` shows the processes"},
-		{"device", false, "`memgauge top` shows the processes"}, {"device", true, "something is kept from step to step"},
+		{"host", true, "`memgauge leak` tells whether this job does"},
+		{"host", false, "`memgauge top` shows the processes"},
+		{"device", false, "`memgauge top` shows the processes"},
+		{"device", true, "something is kept from step to step"},
 		{"cgroup", true, "something is kept from step to step"},
 	} {
 		s := &scripted{devices: []Device{{Host, ""}}, used: growing, total: 16 * gib, kind: c.kind}

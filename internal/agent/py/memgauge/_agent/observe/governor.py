@@ -29,7 +29,7 @@ FACTOR = 4  # … until then a sample is assumed to cost so many times what its 
 MOST = 10  # and never more than so many times, twice the highest measured: more is noise of a crowded machine
 BURST = (3, 4)  # from a sample's comparison to the next sample of its burst: three samples lie within ten steps
 PATIENCE = 60_000_000_000  # ns at most from burst to burst, where a burst takes less than …
-SMALL = 0.1  # … this share of the aim in that time: noise may have made a sample look dear, and only samples correct that
+SMALL = 0.1  # … this share of the aim in that time: noise may make a sample look dear, and only samples correct that
 EARLY = 6  # first samples, taken regardless of cost, to have measurements
 
 
