@@ -346,6 +346,11 @@ func TestViews(t *testing.T) {
 			t.Errorf("the summary does not say %q:\n%s", want, a.MemorySummary())
 		}
 	}
+	for _, line := range strings.Split(a.MemorySummary(), "\n")[1:10] {
+		if len(line) != 77 {
+			t.Errorf("a line of the table has %d characters: %q", len(line), line)
+		}
+	}
 }
 
 func ExampleAllocator() {

@@ -71,7 +71,7 @@ func (s *Stats) Summary(title string) string {
 	size := func(n int64) string { return units.Bytes(max(n, 0)).String() }
 	fmt.Fprintf(&b, "memory of %s: %s reserved of %s\n", title, size(s.ReservedBytes.All.Current), size(s.Limit))
 	row := func(name string, cells ...string) {
-		fmt.Fprintf(&b, "  %-22s", name)
+		fmt.Fprintf(&b, "  %-23s", name)
 		for _, c := range cells {
 			fmt.Fprintf(&b, " %12s", c)
 		}
@@ -98,7 +98,7 @@ func (s *Stats) Summary(title string) string {
 		"  allocations %d, of which %.1f%% from the cache (%d hits, %d misses); driver: %d allocations, %d frees\n",
 		s.Hits+s.Misses, 100*s.HitRate(), s.Hits, s.Misses, s.DriverAllocs, s.DriverFrees)
 	if r := s.ReservedBytes.All; r.Peak > 0 {
-		fmt.Fprintf(&b, "  at most %.1f%% more was reserved than was asked for at most; largest free block %s\n",
+		fmt.Fprintf(&b, "  the peak of reserved is %.1f%% above that of asked for; largest free block %s\n",
 			100*(float64(r.Peak)/float64(max(s.UsedBytes.All.Peak, 1))-1), size(s.LargestFree))
 	}
 	fmt.Fprintf(&b, "  out of memory %d times, cache released for a request %d times\n", s.OOMs, s.Retries)

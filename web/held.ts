@@ -82,6 +82,7 @@ export interface HeldShot {
   tiles: Record<string, { level: number; index: number; bytes: string }[]>;
   blocks: Record<string, Record<string, any[]>>;
   stacks: Record<string, { site: string; frames: number[] }>; frames: Record<string, unknown>;
+  texts: string[][];
 }
 
 export let heldShot: HeldShot | null = null;
@@ -105,7 +106,7 @@ function heldBlock(device: string, id: number) {
   const one: Record<string, unknown> = {};
   for (const k of Object.keys(all)) one[k] = all[k][i];
   const stack = heldShot!.stacks[String(one.stack)];
-  return { ...one, site: stack.site, frames: stack.frames.map((n) => heldShot!.frames[n]) };
+  return { ...one, site: stack.site, frames: stack.frames.map((n) => heldShot!.frames[n]), attached: heldShot!.texts[one.attached as number] };
 }
 
 // heldMoment is the last one before an event that the page has; it says which it is.

@@ -18,7 +18,7 @@ export interface StackFrame { name: string; file: string; line: number; own: boo
 
 export interface Block {
   id: number; bytes: number; from: number; to: number; made: boolean; freed: boolean; began: number; ended: number;
-  addr?: string; use: string; site: string; frames?: StackFrame[];
+  addr?: string; use: string; site: string; frames?: StackFrame[]; attached?: string[];
 }
 
 export interface Moment {
@@ -35,6 +35,7 @@ export interface Segment {
 
 export interface Segments {
   segments: Segment[]; left: number; bytes: number; free_bytes: number; holes: number; largest_hole: number;
+  rounding_bytes: number; rest_bytes: number;
 }
 
 export interface Delta { name: string; name_a?: string; bytes: [number, number]; blocks: [number, number]; changed_bytes: number }

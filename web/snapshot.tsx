@@ -160,6 +160,7 @@ function BlockCard({ s, d, id }: { s: Shot; d: Device; id: number }) {
         <div><dt>{t("xMade")}</dt><dd>{b.made ? `${t("xEvent", f.count(b.from + d.first))}, ${since(d, b.began)}` : t("xOlder")}</dd></div>
         <div><dt>{t("xFreed")}</dt><dd>{b.freed ? `${t("xEvent", f.count(b.to + d.first))}, ${since(d, b.ended)}` : t("xStays")}</dd></div>
         {b.addr && <div><dt>{t("xAddress")}</dt><dd><code>{b.addr}</code></dd></div>}
+        {b.attached?.length && <div><dt>{t("xAttached")}</dt><dd>{b.attached.map((x) => <div><code>{x}</code></div>)}</dd></div>}
       </dl>
       {own && !heldShot && <FrameSource s={s} frame={own.frame} />}
       {b.frames?.length ? <details open><summary>{t("frames")} ({b.frames.length})</summary><div class="scroll" tabIndex={0} role="group" aria-label={t("frames")}>
@@ -245,8 +246,8 @@ function Flame({ shotKey, device, event, against, atEnd }: { shotKey: string; de
 function SegmentMap({ s, d }: { s: Shot; d: Device }) {
   const map = useLoad<Segments>((signal) => get(at(s.key, `segments?device=${d.device}`), signal), [s.key, d.device]);
   return <section aria-labelledby="segments"><h2 id="segments">{t("xSegments")} <small>{t("xAtEnd")}</small></h2><Shown of={map}>{(m) => m.segments.length === 0 ? <p class="state">{t("xNoSegments")}</p> : <>
-    <p>{t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))}</p>
-    <ul class="legend">{["used", "pending", "free"].map((k) => <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" class={"run-" + k} /></svg>{t("seg " + k)}</li>)}</ul>
+    <p>{t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))}{m.rounding_bytes + m.rest_bytes > 0 && ` ${t("xLostText", f.bytes(m.rounding_bytes), f.bytes(m.rest_bytes))}`}</p>
+    <ul class="legend">{["used", "rounding", "rest", "pending", "free"].map((k) => <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" class={"run-" + k} /></svg>{t("seg " + k)}</li>)}</ul>
     <SegmentRows m={m} />
     {m.left > 0 && <p class="hint">{t("more", f.count(m.left))}</p>}
     <details><summary>{t("astable")}</summary><Table label={t("xSegments")} head={[t("xAddress"), t("bytes"), t("used"), t("xHoles"), t("xLargestHole"), t("type")]} numeric={[1, 2, 3, 4]} rows={m.segments.map((g) =>
@@ -255,7 +256,8 @@ function SegmentMap({ s, d }: { s: Shot; d: Device }) {
 }
 
 const segmentRow = 16; // px
-const segmentInk = (state: string) => state === "used" ? "#0072b2" : state === "pending" ? "#e69f00" : dark.matches ? "#3a424e" : "#d7dbe0";
+const segmentInks: Record<string, string> = { used: "#0072b2", rounding: "#d55e00", rest: "#cc79a7", pending: "#e69f00" };
+const segmentInk = (state: string) => segmentInks[state] ?? (dark.matches ? "#3a424e" : "#d7dbe0");
 
 // SegmentRows draws a row a segment, as long as the largest is wide.
 function SegmentRows({ m }: { m: Segments }) {

@@ -421,7 +421,7 @@ func TestRests(t *testing.T) {
 	for _, c := range []struct{ size, requested, rounding, rest int64 }{
 		{512, 4, 508, 0}, {512, 512, 0, 0}, {2 << 20, 1<<20 + 1, 511, 1<<20 - 512}, {2048, 0, 0, 2048},
 	} {
-		rounding, rest := lost(&snapshot.BlockRow{Size: c.size, Requested: c.requested})
+		rounding, rest := Lost(&snapshot.BlockRow{Size: c.size, Requested: c.requested})
 		if rounding != c.rounding || rest != c.rest {
 			t.Errorf("%d of %d: %d and %d, want %d and %d", c.requested, c.size, rounding, rest, c.rounding, c.rest)
 		}

@@ -18,6 +18,7 @@ type Boxes struct {
 	h       *History
 	d       *Device
 	pyramid *Pyramid
+	notes   Notes
 	old     []old
 	lengths [32][]int32 // by power of two: events of the allocs, ascending
 }
@@ -73,7 +74,7 @@ const (
 
 // Boxes prepares those of a device.
 func (h *History) Boxes(d *Device) *Boxes {
-	b := &Boxes{h: h, d: d, pyramid: h.Pyramid(d)}
+	b := &Boxes{h: h, d: d, pyramid: h.Pyramid(d), notes: h.NotesOf(d)}
 	b.pyramid.ByEvent = true
 	n := d.To - d.From
 	for _, i := range d.Old {
@@ -137,6 +138,18 @@ func (b *Boxes) Block(id uint32) (x Boxed, ok bool) {
 	end := b.end(row)
 	return Boxed{ID: id, From: row - b.d.From, To: end, Made: true, Freed: end < b.Len(), Bytes: b.h.Size[row],
 		Stack: b.h.Stack[row], Use: b.h.Category(row)}, true
+}
+
+// Attached are the texts that the program has attached to a block.
+func (b *Boxes) Attached(id uint32) []string {
+	if int(id) >= len(b.old) {
+		return b.h.Attached(b.notes, int(id)-len(b.old)+b.d.From, 0)
+	}
+	o := b.old[id]
+	if o.block != None {
+		return b.h.Attached(b.notes, None, b.h.Blocks[o.block].Address)
+	}
+	return b.h.Attached(b.notes, None, b.h.Addr[b.d.From+o.to])
 }
 
 // Live calls f for each block that is live behind an event, the oldest first.

@@ -10,10 +10,12 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Rule is a category of the user's own: what is allocated below a frame whose function or file matches.
+// Rule is a category of the user's own: what is allocated below a frame whose function or file matches, or what has a
+// text that matches (Attached).
 type Rule struct {
-	Name    string
-	Pattern *regexp.Regexp
+	Name     string
+	Pattern  *regexp.Regexp
+	metadata bool // texts alone count
 }
 
 // ParseRule reads NAME=REGEX.
@@ -26,7 +28,7 @@ func ParseRule(text string) (Rule, error) {
 	if err != nil {
 		return Rule{}, fmt.Errorf("category %s: %w", name, err)
 	}
-	return Rule{name, compiled}, nil
+	return Rule{Name: name, Pattern: compiled}, nil
 }
 
 // ClassLevels are the bytes that were live by category, over time: by the rules' categories, of which the first that
@@ -52,15 +54,17 @@ type ClassLevel struct {
 type classifier struct {
 	h       *History
 	d       *Device
-	rules   int
-	byStack []int // the rule of each stack, None where none matches
+	rules   []Rule
+	byStack []uint64          // the rules that match a stack, as bits
+	byText  map[uint32]uint64 // and a text
+	notes   Notes
 	bytes   []int64
 }
 
 // ClassLevels follows a device's history through so many stretches.
 func (h *History) ClassLevels(d *Device, rules []Rule, stretches int) ClassLevels {
-	c := &classifier{h: h, d: d, rules: len(rules), byStack: h.matches(rules),
-		bytes: make([]int64, len(rules)+int(categories))}
+	c := &classifier{h: h, d: d, rules: rules, byStack: h.matches(rules), byText: map[uint32]uint64{},
+		notes: h.NotesOf(d), bytes: make([]int64, len(rules)+int(categories))}
 	out := ClassLevels{Device: d.Number, Levels: []ClassLevel{}}
 	for _, r := range rules {
 		out.Names = append(out.Names, r.Name)
@@ -89,26 +93,21 @@ func (h *History) ClassLevels(d *Device, rules []Rule, stretches int) ClassLevel
 	return out.withoutEmpty()
 }
 
-// matches finds the rule of every stack.
-func (h *History) matches(rules []Rule) []int {
-	frames := make([]uint64, h.Frames()) // the rules that match, as bits
+// matches finds the rules that match each stack, as bits.
+func (h *History) matches(rules []Rule) []uint64 {
+	frames := make([]uint64, h.Frames())
 	for i := range frames {
 		f := h.Frame(uint32(i))
 		for k, r := range rules {
-			if r.Pattern.MatchString(f.Name) || r.Pattern.MatchString(f.File) {
+			if !r.metadata && (r.Pattern.MatchString(f.Name) || r.Pattern.MatchString(f.File)) {
 				frames[i] |= 1 << k
 			}
 		}
 	}
-	out := make([]int, h.Stacks())
+	out := make([]uint64, h.Stacks())
 	for i := range out {
-		var all uint64
 		for _, f := range h.StackFrames(uint32(i)) {
-			all |= frames[f]
-		}
-		out[i] = None
-		if all != 0 {
-			out[i] = bits.TrailingZeros64(all)
+			out[i] |= frames[f]
 		}
 	}
 	return out
@@ -117,19 +116,51 @@ func (h *History) matches(rules []Rule) []int {
 // MaxRules is how many rules there may be.
 const MaxRules = 64
 
-func (c *classifier) class(stack uint32, use Category) int {
-	if rule := c.byStack[stack]; rule != None {
-		return rule
+// text finds the rules that match a text, as bits.
+func (c *classifier) text(id uint32) uint64 {
+	if len(c.rules) == 0 || id == snapshot.NoText {
+		return 0
 	}
-	return c.rules + int(use)
+	found, known := c.byText[id]
+	if !known {
+		text := c.h.Text(id)
+		for k, r := range c.rules {
+			if text != "" && r.Pattern.MatchString(text) {
+				found |= 1 << k
+			}
+		}
+		c.byText[id] = found
+	}
+	return found
 }
 
+// class is the first of the rules that match, or else of the use.
+func (c *classifier) class(matching uint64, later []uint32, use Category) int {
+	for _, id := range later {
+		matching |= c.text(id)
+	}
+	if matching != 0 {
+		return bits.TrailingZeros64(matching)
+	}
+	return len(c.rules) + int(use)
+}
+
+// made is the class of what an event has allocated.
+func (c *classifier) made(row int) int {
+	matching := c.byStack[c.h.Stack[row]] | c.text(c.h.Metadata[row])
+	return c.class(matching, c.notes.made[row], c.h.Category(row))
+}
+
+// older is the class of what an event frees that was there before the history.
+func (c *classifier) older(row int) int { return c.class(0, c.notes.old[c.h.Addr[row]], UnknownUse) }
+
 func (c *classifier) before() {
-	for _, b := range c.d.Old {
-		c.bytes[c.class(c.h.Blocks[b].Stack, c.h.BlockCategory(b))] += c.h.Blocks[b].Requested
+	for _, i := range c.d.Old {
+		b := &c.h.Blocks[i]
+		c.bytes[c.class(c.byStack[b.Stack], c.notes.old[b.Address], c.h.BlockCategory(i))] += b.Requested
 	}
 	for _, row := range c.d.OldFrees {
-		c.bytes[c.rules+int(UnknownUse)] += c.h.Size[row]
+		c.bytes[c.older(row)] += c.h.Size[row]
 	}
 }
 
@@ -137,13 +168,15 @@ func (c *classifier) before() {
 func (c *classifier) follow(row int) int {
 	switch c.h.Action[row] {
 	case snapshot.IsAlloc:
-		class := c.class(c.h.Stack[row], c.h.Category(row))
+		class := c.made(row)
 		c.bytes[class] += c.h.Size[row]
 		return class
 	case snapshot.IsFreeCompleted:
-		class := c.rules + int(UnknownUse)
+		var class int
 		if made := int(c.h.Partner[row]); made != None {
-			class = c.class(c.h.Stack[made], c.h.Category(made))
+			class = c.made(made)
+		} else {
+			class = c.older(row)
 		}
 		c.bytes[class] -= c.h.Size[row]
 		return class

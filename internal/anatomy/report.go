@@ -274,7 +274,7 @@ func (h *History) endState(d *Device) (e EndState) {
 			}
 			e.Blocks++
 			used += b.Size
-			rounding, rest := lost(b)
+			rounding, rest := Lost(b)
 			e.Rounding += rounding
 			e.Rests += rest
 		}
@@ -287,8 +287,8 @@ func (h *History) endState(d *Device) (e EndState) {
 	return e
 }
 
-// lost is what a block has beyond what was asked for.
-func lost(b *snapshot.BlockRow) (rounding, rest int64) {
+// Lost is what a block has beyond what was asked for.
+func Lost(b *snapshot.BlockRow) (rounding, rest int64) {
 	rounded := min(b.Size, (b.Requested+blockUnit-1)/blockUnit*blockUnit)
 	return max(0, rounded-b.Requested), b.Size - rounded
 }

@@ -38,7 +38,7 @@ func (h *History) FlameSegments(g *flame.Graph, d *Device) {
 			if b.State == snapshot.PendingFree {
 				stack = append([]flame.Frame{{Name: waitFrame}}, stack...)
 			}
-			rounding, rest := lost(b)
+			rounding, rest := Lost(b)
 			add(stack, b.Size-rounding-rest)
 			add([]flame.Frame{{Name: roundFrame}}, rounding)
 			add([]flame.Frame{{Name: restFrame}}, rest)

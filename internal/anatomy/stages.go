@@ -6,14 +6,16 @@ import (
 	"sort"
 )
 
-// Stage is one pass through a part of the program that it has marked (record_function): what was live when it began and
-// ended, and at most in between. Sizes are in bytes, times in µs since the epoch.
+// Stage is one pass through a part of the program that it has marked (record_function, or the metadata that its events
+// carry): what was live when it began and ended, and at most in between. Sizes are in bytes, times in µs since the
+// epoch.
 type Stage struct {
-	Name  string `json:"name"`
-	Start Mark   `json:"start"`
-	End   Mark   `json:"end"`   // without its mark, the end of the history
-	Ended bool   `json:"ended"` // there is a mark of its end
-	Peak  int64  `json:"peak_bytes"`
+	Name     string `json:"name"`
+	Metadata bool   `json:"metadata"` // Name is the text that _set_memory_metadata has set
+	Start    Mark   `json:"start"`
+	End      Mark   `json:"end"`   // without its mark, the end of the history
+	Ended    bool   `json:"ended"` // there is a mark of its end
+	Peak     int64  `json:"peak_bytes"`
 }
 
 // Mark is the moment of an annotation.
@@ -26,18 +28,25 @@ type Mark struct {
 
 // StageSum is all passes through stages of one name; numbers in names are left out.
 type StageSum struct {
-	Name   string   `json:"name"`
-	Times  int      `json:"times"`
-	Start  [2]int64 `json:"start_bytes"`  // live when it began: least, most
-	End    [2]int64 `json:"end_bytes"`    // live when it ended: least, most
-	Change int64    `json:"change_bytes"` // of what is live, from beginnings to ends, all together
-	Peak   int64    `json:"peak_bytes"`
-	PeakOf int      `json:"peak_of"` // the pass with the peak, from 0
+	Name     string   `json:"name"`
+	Metadata bool     `json:"metadata"`
+	Times    int      `json:"times"`
+	Start    [2]int64 `json:"start_bytes"`  // live when it began: least, most
+	End      [2]int64 `json:"end_bytes"`    // live when it ended: least, most
+	Change   int64    `json:"change_bytes"` // of what is live, from beginnings to ends, all together
+	Peak     int64    `json:"peak_bytes"`
+	PeakOf   int      `json:"peak_of"` // the pass with the peak, from 0
 }
 
-// Stages are the marked stages of a device in the order of their beginnings. A START belongs to the next END of its
-// name that no later START has.
-func (h *History) Stages(d *Device) (stages []Stage) {
+// Stages are the marked stages of a device in the order of their beginnings. A START of an annotation belongs to the
+// next END of its name that no later START has.
+func (h *History) Stages(d *Device) []Stage {
+	stages := append(h.annotatedStages(d), h.metadataStages(d)...)
+	slices.SortStableFunc(stages, func(a, b Stage) int { return cmp.Compare(a.Start.Time, b.Start.Time) })
+	return stages
+}
+
+func (h *History) annotatedStages(d *Device) (stages []Stage) {
 	if d.From == d.To || h.Time[d.To-1] == 0 {
 		return nil // nothing says where they belong
 	}
@@ -67,7 +76,6 @@ func (h *History) Stages(d *Device) (stages []Stage) {
 			s.Peak = max(s.Peak, h.Live[row])
 		}
 	}
-	slices.SortStableFunc(stages, func(a, b Stage) int { return cmp.Compare(a.Start.Time, b.Start.Time) })
 	return stages
 }
 
@@ -82,15 +90,19 @@ func (h *History) markAt(d *Device, t int64) Mark {
 
 // StageSums sums stages by name, in the order in which names first occur.
 func StageSums(stages []Stage) (sums []StageSum) {
-	places := map[string]int{}
+	type kind struct {
+		name     string
+		metadata bool
+	}
+	places := map[kind]int{}
 	for _, s := range stages {
-		name := digits.ReplaceAllString(s.Name, "N")
-		at, ok := places[name]
+		of := kind{digits.ReplaceAllString(s.Name, "N"), s.Metadata}
+		at, ok := places[of]
 		if !ok {
 			at = len(sums)
-			places[name] = at
-			sums = append(sums, StageSum{Name: name, Start: [2]int64{s.Start.Live, s.Start.Live},
-				End: [2]int64{s.End.Live, s.End.Live}})
+			places[of] = at
+			sums = append(sums, StageSum{Name: of.name, Metadata: of.metadata,
+				Start: [2]int64{s.Start.Live, s.Start.Live}, End: [2]int64{s.End.Live, s.End.Live}})
 		}
 		sum := &sums[at]
 		if sum.Times == 0 || s.Peak > sum.Peak {

@@ -1,6 +1,7 @@
 package anatomy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -110,5 +111,71 @@ func TestClassLevels(t *testing.T) {
 		if _, err := ParseRule(text); err == nil {
 			t.Errorf("%q is a rule", text)
 		}
+	}
+}
+
+// attached is a history in which the program has said what its allocations are for: "layer N" when they are made, and
+// "kept" afterwards, of a block from before the history too.
+func attached(t *testing.T) *History {
+	return historyOf(t, &snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Address: 4096, Size: 4096, Blocks: []snapshot.Block{
+			{Address: 4096, Size: 512, Requested: 500, State: snapshot.Allocated}}}},
+		Traces: [][]snapshot.Event{{
+			{Action: snapshot.Alloc, Addr: 512, Size: 10, Time: 1, Metadata: "layer 1"},
+			{Action: snapshot.Alloc, Addr: 1024, Size: 20, Time: 2, Metadata: "layer 1"},
+			{Action: "annotate", Addr: 512, Size: 10, Time: 3, Metadata: "kept"},
+			{Action: "annotate", Addr: 4096, Size: 500, Time: 3, Metadata: "kept"},
+			{Action: snapshot.FreeCompleted, Addr: 1024, Size: 20, Time: 4, Metadata: "layer 1"},
+			{Action: snapshot.Alloc, Addr: 1024, Size: 40, Time: 5},
+			{Action: snapshot.Alloc, Addr: 2048, Size: 80, Time: 6, Metadata: "layer 2"},
+			{Action: snapshot.FreeCompleted, Addr: 512, Size: 10, Time: 7},
+			{Action: snapshot.Alloc, Addr: 512, Size: 7, Time: 8}}},
+	})
+}
+
+// Metadata makes a stage of what a thread did while one text was set; an annotation of a block neither makes nor ends
+// one.
+func TestStagesOfMetadata(t *testing.T) {
+	h := attached(t)
+	stages := h.Stages(h.Devices[0])
+	if len(stages) != 2 || !stages[0].Metadata || !stages[0].Ended || stages[0].Start.Row != None ||
+		stages[0].Start.Live != 500 || stages[0].End.Row != 4 || stages[0].End.Live != 510 ||
+		stages[0].Peak != 530 || stages[1].Name != "layer 2" || stages[1].Start.Live != 550 ||
+		stages[1].End.Live != 630 {
+		t.Errorf("%+v", stages)
+	}
+	if sums := StageSums(stages); len(sums) != 1 || sums[0].Name != "layer N" || !sums[0].Metadata ||
+		sums[0].Times != 2 || sums[0].Change != 90 {
+		t.Errorf("%+v", sums)
+	}
+}
+
+// A category finds what has a text that matches, from the beginning or by a later annotation, as long as it lives.
+func TestClassLevelsOfMetadata(t *testing.T) {
+	h := attached(t)
+	d := h.Devices[0]
+	kept, err := ParseRule("mine=kep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		rules []Rule
+		want  string
+	}{
+		{[]Rule{kept}, "[mine unknown] [510 20] [500 127]"},
+		{h.MetadataRules(d, 9), "[layer N unknown] [30 500] [80 547]"},
+		{append([]Rule{kept}, h.MetadataRules(d, 9)...), "[mine layer N unknown] [510 20 0] [500 80 47]"},
+		{h.MetadataRules(d, 0), "[unknown] [530] [627]"},
+	} {
+		levels := h.ClassLevels(d, c.rules, d.To-d.From)
+		got := fmt.Sprint(levels.Names, " ", levels.Levels[1].Bytes, " ", levels.Levels[8].Bytes)
+		if got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	notes := h.NotesOf(d)
+	if got := fmt.Sprint(h.Attached(notes, 0, 512), h.Attached(notes, None, 4096), h.Attached(notes, 8, 512)); got !=
+		"[layer 1 kept] [kept] []" {
+		t.Error(got)
 	}
 }

@@ -26,6 +26,7 @@ type process struct {
 	Command string
 	Steps   int64 // rows in python.steps
 	Peak    int64 `json:"peak"`
+	Curve   bool  // it was read in two seconds or more
 }
 
 // name is the process's name in a viewer.
@@ -44,12 +45,15 @@ func processes(ctx context.Context, s api.Session) (list []process, left int, er
 	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps
 			WHERE NOT inference GROUP BY pid)
 		SELECT a.pid, coalesce(any_value(t.rank), any_value(p.rank)) AS rank,
-			coalesce(arg_max(t.role, t.last_seen),
-				CASE WHEN any_value(s.steps) > 0 THEN 'trainer' ELSE 'other' END) AS role,
+			CASE WHEN any_value(s.steps) > 0 THEN 'trainer'
+				ELSE coalesce(arg_max(t.role, t.last_seen), 'other') END AS role,
 			coalesce(arg_max(t.command, t.last_seen), any_value(p.argv), '') AS command,
-			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak
+			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak,
+			coalesce(any_value(m.curve), false) AS curve
 		FROM (SELECT pid FROM process.tree UNION SELECT pid FROM s) a LEFT JOIN process.tree t USING (pid)
 			LEFT JOIN memgauge.processes p USING (pid) LEFT JOIN s USING (pid)
+			LEFT JOIN (SELECT pid, epoch_us(max(ts)) // 1000000 > epoch_us(min(ts)) // 1000000 AS curve
+				FROM process.memory GROUP BY pid) m USING (pid)
 		GROUP BY a.pid
 		ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, a.pid`)
 	if err == nil && len(list) > maxProcesses {

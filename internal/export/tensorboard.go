@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 type Create func(name string) (io.Writer, error)
 
 // TensorBoard writes an event file for each process, as a run of its own: scalars by step, or by second for processes
-// that make none, and the verdict as a text.
+// that make none, and the verdict as a text. A process with none of these has no run: importing PyTorch starts an
+// ldconfig, which a reading may meet.
 func TensorBoard(ctx context.Context, s api.Session, create Create) (notes []string, err error) {
 	about, err := s.About(ctx)
 	if err != nil {
@@ -35,6 +37,9 @@ func TensorBoard(ctx context.Context, s api.Session, create Create) (notes []str
 		notes = append(notes, fmt.Sprintf("the %d smallest processes are left out", left))
 	}
 	for _, p := range list {
+		if p.Steps == 0 && !p.Curve && !slices.ContainsFunc(found, func(f finding) bool { return f.PID == p.PID }) {
+			continue
+		}
 		dir := rootdir.Element(strings.ReplaceAll(p.name(), " ", ""))
 		file, err := create(dir + "/" + rootdir.Element(tensorboard.FileName(about.Started, about.Host)))
 		if err != nil {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ type scripted struct {
 	devices []Device
 	used    func(device string, i int) int64
 	total   int64
+	kind    string // "": device
 	blocks  []Allocator
 	i       int
 	step    float64
@@ -39,7 +41,7 @@ func (s *scripted) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	for _, d := range s.devices {
 		u := s.used(d.ID, s.i)
 		r := Reading{Device: d.ID, Time: start.Add(time.Duration(s.i) * time.Second), Used: u, Peak: u,
-			Reserved: u + u/10, Total: s.total, Kind: "device", Step: s.step}
+			Reserved: u + u/10, Total: s.total, Kind: cmp.Or(s.kind, "device"), Step: s.step}
 		if u < 0 {
 			r = Reading{Device: d.ID, Time: r.Time, Err: "it fell off the bus"}
 		}
@@ -190,6 +192,27 @@ func TestWarning(t *testing.T) {
 	}
 	if w.Worst() != Critical {
 		t.Errorf("worst %v", w.Worst())
+	}
+}
+
+// Memory of a host without a limit for the job is that of all programs: nobody may say that the job keeps something.
+func TestAdviceBlamesNobodyElse(t *testing.T) {
+	for _, c := range []struct {
+		kind  string
+		known bool
+		want  string
+	}{
+		{"host", true, "`memgauge leak` tells whether this job does"},
+		{"host", false, "`memgauge top` shows the processes"},
+		{"device", false, "`memgauge top` shows the processes"},
+		{"device", true, "something is kept from step to step"},
+		{"cgroup", true, "something is kept from step to step"},
+	} {
+		s := &scripted{devices: []Device{{Host, ""}}, used: growing, total: 16 * gib, kind: c.kind}
+		w, warnings := play(t, s, Options{OOM: oomDefaults(), Job: Job{Known: c.known, FromStart: c.known}}, 560)
+		if len(warnings) == 0 || !strings.Contains(w.Devices[0].Risk.Advice[0], c.want) {
+			t.Errorf("%s, job known %v: %d warnings, %q", c.kind, c.known, len(warnings), w.Devices[0].Risk.Advice)
+		}
 	}
 }
 
@@ -429,6 +452,8 @@ func TestTooLittleIsUndecided(t *testing.T) {
 	}
 	if r := w.Report(What{Tool: "oom", Now: start}); r.Verdict != "undecided" || r.Confidence != nil {
 		t.Errorf("%s with %v", r.Verdict, r.Confidence)
+	} else if a := r.Devices[Host].Risk.Advice; !strings.HasPrefix(a, "none so far: needs ") {
+		t.Errorf("advised: %q", a)
 	}
 }
 

@@ -389,8 +389,11 @@ func (r *Risk) report(last *Reading) *RiskReport {
 		Within1: Number(r.Within1), Within10: Number(r.Within10), Within100: Number(r.Within100),
 		WithinMinute: Number(r.WithinMinute), Amplitude: int64(r.Amplitude), Shape: string(r.Shape), Reason: r.Reason,
 		Limit: last.Total, LimitKind: last.Kind, Advice: "none needed", AdviceList: append([]string{}, r.Advice...)}
-	if len(r.Advice) > 0 {
+	switch {
+	case len(r.Advice) > 0:
 		out.Advice = r.Advice[0]
+	case r.Level == Low && out.Confidence < 0.5 && r.Reason != "":
+		out.Advice = "none so far: " + r.Reason // nobody knows whether any is needed
 	}
 	if r.Predicted {
 		out.Seconds, out.SecondsLow, out.SecondsHigh = number(r.Seconds), number(r.SecondsLow), number(r.SecondsHigh)

@@ -131,9 +131,7 @@ func advice(t *Track, last Reading) []string {
 	var out []string
 	switch {
 	case r.Shape == forecast.Growing && r.Predicted:
-		out = append(out,
-			fmt.Sprintf("the floor grows by %s a minute: something is kept from step to step; `memgauge leak` names it",
-				units.Bytes(r.Growth*60)))
+		out = append(out, whatGrows(t, last, units.Bytes(r.Growth*60)))
 	case r.Shape == forecast.Saturating && r.Predicted:
 		out = append(out, "a cache fills: bound it, or leave it more room")
 	case r.Amplitude > 0.3*float64(last.Total):
@@ -157,6 +155,20 @@ func advice(t *Track, last Reading) []string {
 		out = append(out, "fewer data-loader workers, or end other programs on this host")
 	}
 	return out
+}
+
+// whatGrows says whose growth it is. A host's memory is that of all its programs: the job itself may keep nothing.
+func whatGrows(t *Track, last Reading, rate units.Bytes) string {
+	switch {
+	case last.Kind == "host" && t.of.Known:
+		return fmt.Sprintf("the programs of this host grow by %s a minute together: `memgauge leak` tells whether "+
+			"this job does", rate)
+	case !t.of.Known:
+		return fmt.Sprintf("the floor grows by %s a minute: `memgauge top` shows the processes, and `memgauge attach "+
+			"PID` has one observed", rate)
+	}
+	return fmt.Sprintf("the floor grows by %s a minute: something is kept from step to step; `memgauge leak` names it",
+		rate)
 }
 
 // Text is the warning in the form that the replaced tools print.

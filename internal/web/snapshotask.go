@@ -279,6 +279,8 @@ type shotBlock struct {
 	Use    string      `json:"use"`
 	Site   string      `json:"site"`
 	Frames []shotFrame `json:"frames,omitempty"`
+	// Attached are the texts that the program has attached to it: metadata and annotations.
+	Attached []string `json:"attached,omitempty"`
 }
 
 // maxShotFrames bounds a stack in the page.
@@ -299,7 +301,7 @@ func (p pictured) block(id uint32, whole bool) (shotBlock, bool) {
 		v.Ended = h.Time[p.d.From+b.To]
 	}
 	if whole {
-		v.Frames = p.frames(b.Stack)
+		v.Frames, v.Attached = p.frames(b.Stack), p.boxes.Attached(id)
 	}
 	return v, true
 }

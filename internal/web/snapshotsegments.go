@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
@@ -25,6 +26,8 @@ type mapped struct {
 	Free     int64     `json:"free_bytes"`
 	Holes    int       `json:"holes"`
 	Largest  int64     `json:"largest_hole"`
+	Rounding int64     `json:"rounding_bytes"`
+	Rest     int64     `json:"rest_bytes"`
 }
 
 type segment struct {
@@ -37,10 +40,13 @@ type segment struct {
 	Holes      int    `json:"holes"`
 	Largest    int64  `json:"largest_hole"`
 	Runs       []run  `json:"runs"`
+
+	rounding, rest int64
 }
 
-// run is a piece of a segment, of a kind: free, used, or pending (freed, still used by a stream). Pieces of less than a
-// pixel are together; Blocks are in it.
+// run is a piece of a segment, of a kind: free, used, pending (freed, still used by a stream), or the end of a used
+// block that nobody asked for: rounding, or a rest too small to be split off. Pieces of less than a pixel are together;
+// Blocks are in it.
 type run struct {
 	At     int64  `json:"at"`
 	Bytes  int64  `json:"bytes"`
@@ -61,7 +67,7 @@ func segmentsOf(p pictured) (any, error) {
 	for _, i := range order {
 		s := p.segment(&h.Columns.Segments[i])
 		m.Size, m.Free, m.Holes = m.Size+s.Size, m.Free+s.Size-s.Used, m.Holes+s.Holes
-		m.Largest = max(m.Largest, s.Largest)
+		m.Largest, m.Rounding, m.Rest = max(m.Largest, s.Largest), m.Rounding+s.rounding, m.Rest+s.rest
 		if runs += len(s.Runs); len(m.Segments) >= maxSegments || runs > maxRuns {
 			m.Left++
 			continue
@@ -93,11 +99,16 @@ func (p pictured) segment(g *snapshot.SegmentRow) segment {
 			hole = 0
 			s.Used += bytes
 		}
-		s.add(run{At: int64(at - g.Address), Bytes: bytes, State: state, Blocks: 1, big: bytes}, pixel,
+		blocks := 1
+		if state == "rounding" || state == "rest" {
+			blocks = 0 // it belongs to the block before it
+		}
+		s.add(run{At: int64(at - g.Address), Bytes: bytes, State: state, Blocks: blocks, big: bytes}, pixel,
 			func() string { return h.Site(stack) })
 		at += uint64(bytes)
 	}
-	for _, b := range h.Blocks[g.From:g.To] {
+	for i := range h.Blocks[g.From:g.To] {
+		b := &h.Blocks[g.From+i]
 		piece(int64(b.Address-at), "free", 0)
 		switch b.State {
 		case snapshot.Inactive:
@@ -105,7 +116,11 @@ func (p pictured) segment(g *snapshot.SegmentRow) segment {
 		case snapshot.PendingFree:
 			piece(b.Size, "pending", b.Stack)
 		default:
-			piece(b.Size, "used", b.Stack)
+			rounding, rest := anatomy.Lost(b)
+			s.rounding, s.rest = s.rounding+rounding, s.rest+rest
+			piece(b.Size-rounding-rest, "used", b.Stack)
+			piece(rounding, "rounding", b.Stack)
+			piece(rest, "rest", b.Stack)
 		}
 	}
 	piece(g.Size-int64(at-g.Address), "free", 0)

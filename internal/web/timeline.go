@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/units"
@@ -23,6 +24,9 @@ type heldShot struct {
 	Blocks  map[string]heldBlocks `json:"blocks"` // by device: those that are in a tile, or listed at a moment
 	Stacks  map[uint32]heldStack  `json:"stacks"`
 	Frames  map[uint32]shotFrame  `json:"frames"`
+	Texts   [][]string            `json:"texts"` // that are attached to some block together
+
+	texts map[string]int // where they are
 }
 
 type heldTile struct {
@@ -44,6 +48,8 @@ type heldBlocks struct {
 	Addr  []string `json:"addr"`
 	Use   []string `json:"use"`
 	Stack []uint32 `json:"stack"`
+	// Attached are indices in Texts.
+	Attached []int `json:"attached"`
 }
 
 type heldStack struct {
@@ -72,7 +78,7 @@ func WriteTimeline(ctx context.Context, w io.Writer, h *anatomy.History, name st
 	x.total.Store(size)
 	out := &heldShot{Version: version, Answers: map[string]any{},
 		Tiles: map[string][]heldTile{}, Blocks: map[string]heldBlocks{}, Stacks: map[uint32]heldStack{},
-		Frames: map[uint32]shotFrame{}}
+		Frames: map[uint32]shotFrame{}, texts: map[string]int{}}
 	for _, d := range h.Devices {
 		x.boxes[d.Number] = h.Boxes(d)
 	}
@@ -129,6 +135,18 @@ func (out *heldShot) hold(p pictured, boxes int) error {
 	out.Answers["segments?device="+device] = segments
 	out.blocks(p, device, ids)
 	return nil
+}
+
+// attached is the index of texts: many blocks have the same.
+func (out *heldShot) attached(texts []string) int {
+	key := strings.Join(texts, "\x00")
+	at, known := out.texts[key]
+	if !known {
+		at = len(out.Texts)
+		out.texts[key] = at
+		out.Texts = append(out.Texts, append([]string{}, texts...))
+	}
+	return at
 }
 
 // tiles takes whole levels, the coarsest first, as long as there is room.
@@ -211,6 +229,7 @@ func (out *heldShot) blocks(p pictured, device string, ids map[uint32]bool) {
 		all.Began, all.Ended = append(all.Began, b.Began), append(all.Ended, b.Ended)
 		all.Addr, all.Use = append(all.Addr, b.Addr), append(all.Use, b.Use)
 		all.Stack = append(all.Stack, drawn.Stack)
+		all.Attached = append(all.Attached, out.attached(p.boxes.Attached(id)))
 		if _, known := out.Stacks[drawn.Stack]; known {
 			continue
 		}

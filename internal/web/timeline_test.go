@@ -29,6 +29,7 @@ type carried struct {
 	}
 	Blocks map[string]struct {
 		ID, Stack []uint32
+		Attached  []int
 		Bytes     []int64
 	}
 	Stacks map[string]struct {
@@ -36,6 +37,7 @@ type carried struct {
 		Frames []int
 	}
 	Frames map[string]struct{ Name string }
+	Texts  [][]string
 }
 
 func timelineOf(t *testing.T, h *anatomy.History) (page []byte, c carried) {
@@ -132,5 +134,58 @@ func checkTiles(t *testing.T, name string, c carried, events int) {
 				t.Fatalf("%s: stack %s has frame %d, which is not told", name, key, f)
 			}
 		}
+	}
+}
+
+// The page tells what the program has attached to a block, and the map of the segments what its blocks have beyond what
+// was asked for, in the order of addresses.
+func TestTimelineTellsWhatIsAttachedAndLost(t *testing.T) {
+	env.Page(t, web.Bundled())
+	var file bytes.Buffer
+	if err := snapshot.WritePickle(&file, &snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Address: 4096, Size: 8192, Kind: "small", Blocks: []snapshot.Block{
+			{Address: 4096, Size: 4096, Requested: 1000, State: snapshot.Allocated},
+			{Address: 8192, Size: 1024, Requested: 1024, State: snapshot.Allocated},
+			{Address: 9216, Size: 3072, State: snapshot.Inactive}}}},
+		Traces: [][]snapshot.Event{{
+			{Action: snapshot.Alloc, Addr: 8192, Size: 1024, Time: 1, Metadata: "layer 1"},
+			{Action: "annotate", Addr: 8192, Size: 1024, Time: 2, Metadata: "kept"},
+			{Action: "annotate", Addr: 4096, Size: 1000, Time: 3, Metadata: "weights"}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	columns, err := snapshot.ReadColumns(t.Context(), &file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := anatomy.New(columns)
+	defer h.Close()
+	_, c := timelineOf(t, h)
+	var attached [][]string
+	for _, at := range c.Blocks["0"].Attached {
+		attached = append(attached, c.Texts[at])
+	}
+	if got := fmt.Sprint(attached); got != "[[weights] [layer 1 kept]]" {
+		t.Errorf("attached: %s", got)
+	}
+	var m struct {
+		Rounding int64 `json:"rounding_bytes"`
+		Rest     int64 `json:"rest_bytes"`
+		Segments []struct {
+			Used int64
+			Runs []struct {
+				At, Bytes int64
+				State     string
+				Blocks    int
+			}
+		}
+	}
+	if err := json.Unmarshal(c.Answers["segments?device=0"], &m); err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(m.Rounding, m.Rest, m.Segments)
+	if want := "24 3072 [{5120 [{0 1000 used 1} {1000 24 rounding 0} {1024 3072 rest 0} {4096 1024 used 1} " +
+		"{5120 3072 free 0}]}]"; got != want {
+		t.Errorf("segments: %s, want %s", got, want)
 	}
 }

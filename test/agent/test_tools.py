@@ -94,9 +94,11 @@ class Classes(Case):
         # the user's fault; the others still get theirs
         detector.add_warning_callback(lambda device_id, prediction: 1 / 0)
         detector.add_warning_callback(callback)
-        detector.start_monitoring()
-        self.assertTrue(done.wait(30))
-        detector.stop_monitoring()
+        with self.assertLogs("memgauge", "WARNING") as logged:
+            detector.start_monitoring()
+            self.assertTrue(done.wait(30))
+            detector.stop_monitoring()
+        self.assertRegex("".join(logged.output), "(?s)a callback for OOM warnings failed.*ZeroDivisionError")
         self.assertEqual([d for d, _ in got], [0, 0])
         p = got[0][1]
         self.assertEqual((p.risk_level.value, p.confidence, p.current_usage_percent, p.growth_rate_mb_per_sec,
@@ -105,6 +107,17 @@ class Classes(Case):
                           ("high", 0.8, 88.5, 12.3, 45, (38.9, 53.0), "smaller"))
         self.assertIs(p.risk_level, memgauge.RiskLevel.HIGH)
         self.assertEqual(list(detector.get_predictions()), [0])
+
+    def test_debugging_shows_what_happens(self):
+        """logging.basicConfig(level=logging.DEBUG), as the Tiny Torch document has it."""
+        with self.assertLogs("memgauge", "DEBUG") as logged:
+            with memgauge.MemoryDebugger(warning_callback=lambda prediction: None) as debugger:
+                debugger.get_status_report()
+        said = "\n".join(logged.output)
+        self.assertRegex(said, r"runs memgauge.* feed --pid \d+ .*; it watches host, 0\n")
+        for kind in ("ready", "warning", "blocks", "report"):
+            self.assertIn("sends: %s\n" % kind, said)
+        self.assertRegex(said, r"process \d+ ends$")
 
     def test_blocks(self):
         with memgauge.FragmentationAnalyzer() as analyzer:
@@ -182,14 +195,13 @@ class ImportOfTorch(Case):
                 return tool
 
             def end(tool):
-                feed = tool._feed
                 tool.stop_monitoring()
-                self.assertEqual(feed.callback_errors, [])
+                self.assertFalse([call for call in log.mock_calls if call[2].get("exc_info")])
                 report = tool.generate_report()
                 if kind is not memgauge.MemoryLeakDetector:
                     self.assertEqual(report["told"], ["malloc_info", "segments"] if kind._tell_blocks else None)
 
-            with self.subTest(kind.__name__):
+            with self.subTest(kind.__name__), mock.patch.object(feed, "log") as log:
                 self.around_the_import(begin, end)
 
     def test_the_rest(self):

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	typed "github.com/memgauge/memgauge/internal/prompt"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 func (a *commands) interactiveCommand() *cobra.Command {
@@ -244,8 +245,10 @@ func (p *talk) run(ctx context.Context, args []string) {
 	if p.target != nil && err == nil && c != root && app.TakesSession(c) && app.IsCommand(root, args[0]) {
 		args = append([]string{"--target", p.target.Dir()}, app.TextArguments(args)...)
 	} else {
+		words := args
 		if args, err = sub.TakeEndpoint(root, args); err != nil {
-			sub.Report(err)
+			sub.Report(app.Usage(remedy.Add(fmt.Errorf("%q is not a command", words[0]),
+				"help tells what a line may be; >>> CODE runs Python in the trainer")))
 			return
 		}
 	}

@@ -2,7 +2,9 @@ package ask
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -79,5 +81,20 @@ func TestChartOf(t *testing.T) {
 func TestInColumns(t *testing.T) {
 	if got := inColumns([]string{"a", "bbb", "cc"}, 12); got != "a    bbb\ncc\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What is neither a command nor SQL may be meant for the trainer: the hint is of the prompt, not of the shell.
+func TestUnknownLineTellsOfThePrompt(t *testing.T) {
+	var said strings.Builder
+	a := &commands{&app.App{Families: []app.Family{Commands}, Stdout: io.Discard, Stderr: &said}}
+	p := &talk{a: a}
+	if p.answer(t.Context(), "print(1)") {
+		t.Error("the prompt ends")
+	}
+	want := "memgauge: \"print(1)\" is not a command\n" +
+		"hint: help tells what a line may be; >>> CODE runs Python in the trainer\n"
+	if said.String() != want {
+		t.Errorf("%s", said.String())
 	}
 }

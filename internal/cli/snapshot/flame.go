@@ -95,6 +95,9 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 			"--by stack, or --by segment of the end of one file"))
 	}
 	g := flame.New(fmt.Sprintf("%s, live at %s", filepath.Base(path), o.at))
+	if o.by == bySegment {
+		g.Title = filepath.Base(path) + ", reserved at the end"
+	}
 	g.Bound(int64(s.memory))
 	g.Compare = o.diff != ""
 	if g.Compare {

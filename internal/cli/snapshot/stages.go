@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/sink"
 )
 
@@ -27,8 +29,9 @@ func (a *commands) snapshotStagesCommand(shared *snapshotOptions) *cobra.Command
 		Use:   "stages FILE",
 		Short: "What was live when marked parts of the program began and ended",
 		Long: "Tells for each name that the program has marked (torch.profiler.record_function, PyTorch's\n" +
-			"optimizers) how often it ran, what was live when it began and ended, how that changed, and the\n" +
-			"highest level inside. Numbers in names are left out: ProfilerStep#N. --each lists every pass.",
+			"optimizers, torch.cuda.memory._set_memory_metadata) how often it ran, what was live when it\n" +
+			"began and ended, how that changed, and the highest level inside. Numbers in names are left\n" +
+			"out: ProfilerStep#N. --each lists every pass.",
 		Example: "  memgauge snapshot stages snapshot.pickle\n" +
 			"  memgauge snapshot stages snapshot.pickle --annotation forward --annotation backward --each\n" +
 			"  memgauge snapshot stages snapshot.pickle --json",
@@ -82,6 +85,14 @@ func (a *commands) snapshotStages(ctx context.Context, s *snapshotOptions, o sta
 	return a.tell(o.json, told, told.write)
 }
 
+// stageName is a name for people: what events carried is told from what was marked.
+func stageName(name string, metadata bool) string {
+	if metadata {
+		return "metadata: " + name
+	}
+	return name
+}
+
 // wants tells whether a name is asked for.
 func (o *stagesOptions) wants(name string) bool {
 	return len(o.annotations) == 0 ||
@@ -118,15 +129,16 @@ func (t *stagesDoc) write(w io.Writer) {
 				if !s.Ended {
 					ends = "not in the file"
 				}
-				fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, micros(s.Start.Time-d.From),
+				fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", stageName(s.Name, s.Metadata),
+					micros(s.Start.Time-d.From),
 					doc.Size(s.Start.Live), doc.Size(s.Peak), ends, doc.Size(s.End.Live),
 					doc.SignedSize(s.End.Live-s.Start.Live))
 			}
 		} else {
 			fmt.Fprint(table, "  name\ttimes\tlive when it begins\tlive when it ends\tchange, all together\tat most\n")
 			for _, n := range d.Names {
-				fmt.Fprintf(table, "  %s\t%d\t%s\t%s\t%s\t%s, in pass %d\n", n.Name, n.Times, span(n.Start),
-					span(n.End), doc.SignedSize(n.Change), doc.Size(n.Peak), n.PeakOf+1)
+				fmt.Fprintf(table, "  %s\t%d\t%s\t%s\t%s\t%s, in pass %d\n", stageName(n.Name, n.Metadata), n.Times,
+					span(n.Start), span(n.End), doc.SignedSize(n.Change), doc.Size(n.Peak), n.PeakOf+1)
 			}
 		}
 		table.Flush()
@@ -142,9 +154,10 @@ func span(sizes [2]int64) string {
 }
 
 type categoriesOptions struct {
-	json    bool
-	rules   []string
-	moments int
+	json       bool
+	by, output string
+	rules      []string
+	moments    int
 }
 
 func (a *commands) snapshotCategoriesCommand(shared *snapshotOptions) *cobra.Command {
@@ -154,20 +167,30 @@ func (a *commands) snapshotCategoriesCommand(shared *snapshotOptions) *cobra.Com
 		Short: "What was live over time, by categories of your own",
 		Long: "Follows the live bytes by category: after each of N stretches of as many events, at the peak,\n" +
 			"and for each category when it had most. --category NAME=REGEX makes one: it has what was\n" +
-			"allocated below a frame whose function or file REGEX matches (RE2, anywhere in it). Of several\n" +
-			"that match the first counts; what none matches is counted by use (docs/snapshot.md).",
+			"allocated below a frame whose function or file REGEX matches (RE2, anywhere in it), or to which\n" +
+			"the program has attached a text that matches (_set_memory_metadata, _annotate_tensor). Of\n" +
+			"several that match the first counts; what none matches is counted by use (docs/snapshot.md),\n" +
+			"and with --by metadata first by the text that was set when it was allocated. -o OUTPUT draws\n" +
+			"it, one category above the other: .png, .svg or .html.",
 		Example: "  memgauge snapshot categories snapshot.pickle\n" +
 			"  memgauge snapshot categories snapshot.pickle --category 'attention=attn|sdpa' --category mlp=mlp\n" +
+			"  memgauge snapshot categories snapshot.pickle --by metadata -o picture.svg\n" +
 			"  memgauge snapshot categories snapshot.pickle --category fsdp=fsdp --moments 1000 --json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.output != "" && !cmd.Flags().Changed("moments") {
+				o.moments = drawnMoments
+			}
 			return a.snapshotCategories(cmd.Context(), shared, o, args[0])
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.StringVar(&o.by, "by", "use", "use, or metadata: a category for each text, numbers in it left out")
 	f.StringArrayVar(&o.rules, "category", nil, "a category: `NAME=REGEX`; can be repeated")
-	f.IntVar(&o.moments, "moments", o.moments, "cut the history into `N` stretches")
+	f.IntVar(&o.moments, "moments", o.moments,
+		"cut the history into `N` stretches, for a picture into 500 if it is not given")
+	f.StringVarP(&o.output, "output", "o", "", "draw into `OUTPUT`")
 	return c
 }
 
@@ -176,7 +199,8 @@ type categoriesDoc struct {
 	SchemaVersion int                   `json:"schema_version"`
 	File          string                `json:"file"`
 	Devices       []anatomy.ClassLevels `json:"devices"`
-	from          []int64               // µs, the first event of each device
+	first         []int                 // the first event of each device
+	from          []int64               // and its time in µs
 }
 
 // maxMoments bounds what --json may print: more than any picture has pixels.
@@ -187,6 +211,13 @@ func (o *categoriesOptions) parse() (rules []anatomy.Rule, err error) {
 	switch {
 	case len(o.rules) > anatomy.MaxRules:
 		return nil, fmt.Errorf("--category: %d categories, at most %d", len(o.rules), anatomy.MaxRules)
+	case o.by != "use" && o.by != "metadata":
+		return nil, fmt.Errorf("--by %q: use or metadata", o.by)
+	case o.output != "" && chartWriter(o.output) == nil:
+		return nil, remedy.Add(fmt.Errorf("-o %s: unknown kind of file", o.output),
+			"end the name in .png, .svg or .html")
+	case o.output != "" && o.json:
+		return nil, errors.New("--json is for standard output, -o draws")
 	case o.moments < 1 || o.moments > maxMoments:
 		return nil, fmt.Errorf("--moments: %d, want 1 to %d", o.moments, maxMoments)
 	}
@@ -213,12 +244,19 @@ func (a *commands) snapshotCategories(ctx context.Context, s *snapshotOptions, o
 	defer h.Close()
 	told := categoriesDoc{SchemaVersion: 1, File: path, Devices: []anatomy.ClassLevels{}}
 	for _, d := range h.Told() {
-		told.Devices = append(told.Devices, h.ClassLevels(d, rules, o.moments))
+		all := slices.Clone(rules)
+		if o.by == "metadata" {
+			all = append(all, h.MetadataRules(d, anatomy.MaxRules-len(all))...)
+		}
+		told.Devices = append(told.Devices, h.ClassLevels(d, all, o.moments))
 		from := int64(0)
 		if d.From < d.To {
 			from = h.Time[d.From]
 		}
-		told.from = append(told.from, from)
+		told.first, told.from = append(told.first, d.From), append(told.from, from)
+	}
+	if o.output != "" {
+		return told.draw(o.output)
 	}
 	return a.tell(o.json, told, told.write)
 }

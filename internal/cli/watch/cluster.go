@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/plain"
@@ -188,7 +189,8 @@ func (b *clusterBook) take(nodes []fanout.Node, answers []fanout.Answer) string 
 			continue // the hub remembers it from another day
 		}
 		n := b.node(known.Name)
-		n.Connected, n.Host, n.Sessions = known.Up, known.Host, known.Sessions
+		n.Connected = known.Up || known.Name == b.own // we are here before the hub has noticed
+		n.Host, n.Sessions = known.Host, known.Sessions
 		n.Jobs = append([]string{}, known.Jobs...)
 		if known.Seen.After(n.LastSeen) {
 			n.LastSeen = known.Seen
@@ -218,7 +220,7 @@ func (b *clusterBook) take(nodes []fanout.Node, answers []fanout.Answer) string 
 		return ""
 	}
 	b.state = state
-	return fmt.Sprintf("[CLUSTER] %d nodes: %s", len(names), state)
+	return fmt.Sprintf("[CLUSTER] %s: %s", doc.Plural(len(names), "node"), state)
 }
 
 // document is all of it.
@@ -329,7 +331,8 @@ func (d clusterDocument) atRisk() bool {
 
 // text is the report for people.
 func (d clusterDocument) text(out io.Writer) error {
-	plain.Fprintf(out, "%d nodes, %d connected, %d told their memory\n", d.Info.Total, d.Info.Connected, d.Info.Watched)
+	plain.Fprintf(out, "%s, %d connected, %d told their memory\n", doc.Plural(d.Info.Total, "node"), d.Info.Connected,
+		d.Info.Watched)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSTATE\tUSED\tOF\t%\tRISK")
 	for _, name := range d.Info.Names {

@@ -26,6 +26,9 @@ func TestClusterHasWhatNodesTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
+	if line := b.take([]fanout.Node{{Name: "boss", Seen: now}}, nil); line != "[CLUSTER] 1 node: boss" {
+		t.Errorf("before the hub has noticed its own node: %s", line)
+	}
 	nodes := []fanout.Node{{Name: "boss", Up: true, Seen: now}, {Name: "w1", Up: true, Seen: now},
 		{Name: "silent", Up: true, Seen: now}, {Name: "broken", Up: true, Seen: now},
 		{Name: "liar", Up: true, Seen: now},

@@ -114,6 +114,20 @@ func checkMembers(t *testing.T, name string, got map[string]any, want map[string
 	}
 }
 
+// Two memories that grow by the same line need the same advice, which is given once.
+func TestLeakJSONGivesAdviceOnce(t *testing.T) {
+	r := leakReport()
+	for i := range r.Findings {
+		r.Findings[i].Verdict, r.Findings[i].Advice = detect.Leak, []string{"detach it", "or clear it"}
+	}
+	text, err := leakJSON(r, leakContext{Now: time.Now()})
+	var d struct{ Recommendations []string }
+	if err != nil || json.Unmarshal(text, &d) != nil || len(r.Findings) < 2 ||
+		strings.Join(d.Recommendations, "; ") != "detach it; or clear it" {
+		t.Errorf("%v, %v", d.Recommendations, err)
+	}
+}
+
 func TestLeakText(t *testing.T) {
 	r := leakReport()
 	if r.Verdict != detect.Leak || len(r.Findings) != 3 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -338,7 +339,11 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 		}
 	}
 	d.Events = append(d.Events, e)
-	d.Recommendations = append(d.Recommendations, f.Advice...)
+	for _, advice := range f.Advice { // two memories may grow by the same line
+		if !slices.Contains(d.Recommendations, advice) {
+			d.Recommendations = append(d.Recommendations, advice)
+		}
+	}
 }
 
 func findingJSON(f detect.Finding) leakFinding {

@@ -1,9 +1,11 @@
 """The client of `memgauge feed`, which watches from outside and answers: docs/formats/feed.md.
 
 The command is started when a class begins to watch, and ends with its input. One daemon thread reads its output and
-runs callbacks. In a child made by os.fork a feed is closed, and calls raise FeedError."""
+runs callbacks. logging's "memgauge" gets what happens at DEBUG, and a callback that fails at WARNING. In a child made
+by os.fork a feed is closed, and calls raise FeedError."""
 import glob
 import json
+import logging
 import os
 import queue
 import shutil
@@ -17,6 +19,8 @@ READY = 20.0      # s until the command is ready: it opens the session's databas
 ANSWER = 30.0     # s for a report
 GOODBYE = 5.0     # s for it to end after its input has ended
 MAX_ERROR = 4000  # bytes of its stderr that are quoted
+
+log = logging.getLogger("memgauge")
 
 
 class FeedError(RuntimeError):
@@ -69,16 +73,16 @@ class Feed:
         self.on_warning, self.tell_blocks = on_warning, tell_blocks
         self.pid, self.ready, self.devices = os.getpid(), threading.Event(), []
         self._answers, self._sending, self._asking = queue.Queue(), threading.Lock(), threading.Lock()
-        self.callback_errors = []
         self.plotting, self.refused = False, ""
         path = binary()
         words = ["memgauge"] + ([str(self.pid)] if command == "feed" and observed() else [])
+        words += [command, "--pid", str(self.pid)] + arguments
         environment = {k: v for k, v in os.environ.items() if k != "MEMGAUGE_TARGET"}
         self._errors = _scratch()
         try:
             self._child = subprocess.Popen(
-                words + [command, "--pid", str(self.pid)] + arguments, executable=path, env=environment,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+                words, executable=path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=self._errors,
                 start_new_session=True)   # Ctrl-C is for the trainer, whose report is still needed then
         except OSError as error:
             self._errors.close()
@@ -90,6 +94,8 @@ class Feed:
             why = self._why()
             self.close()
             raise FeedError(why)
+        log.debug("%s runs %s as process %d; it watches %s", path, " ".join(words), self._child.pid,
+                  ", ".join(self.devices))
 
     def report(self, tool, plot=None):
         """Returns the report as a dict. With the path of a picture the command also draws it there."""
@@ -117,6 +123,7 @@ class Feed:
         if self._child is None or os.getpid() != self.pid:
             return
         child, self._child = self._child, None
+        log.debug("process %d ends", child.pid)
         try:
             child.stdin.close()
         except OSError:
@@ -156,6 +163,7 @@ class Feed:
 
     def _take(self, message):
         kind = message.get("type")
+        log.debug("the watching process sends: %s", kind)
         if kind == "ready":
             self.devices = message["devices"]
             self.ready.set()
@@ -168,17 +176,13 @@ class Feed:
         elif kind == "blocks" and self.tell_blocks:
             try:
                 self.blocks()
-            except Exception as error:      # a report without blocks is better than none
-                self._failed(error)
+            except Exception:       # a report without blocks is better than none
+                log.debug("the blocks could not be told", exc_info=True)
         elif kind == "warning" and self.on_warning is not None:
             try:
                 self.on_warning(message)
-            except Exception as error:   # the user's own: it must not end the watching
-                self._failed(error)
-
-    def _failed(self, error):
-        del self.callback_errors[:-9]
-        self.callback_errors.append(error)
+            except Exception:       # the user's own: it must not end the watching
+                log.warning("a callback for OOM warnings failed", exc_info=True)
 
     def _why(self):
         try:

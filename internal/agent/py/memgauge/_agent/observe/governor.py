@@ -28,6 +28,8 @@ COMPARED = 5  # comparisons before the difference is used, …
 FACTOR = 4  # … until then a sample is assumed to cost so many times what its own clock shows
 MOST = 10  # and never more than so many times, twice the highest measured: more is noise of a crowded machine
 BURST = (3, 4)  # from a sample's comparison to the next sample of its burst: three samples lie within ten steps
+PATIENCE = 60_000_000_000  # ns at most from burst to burst, where a burst takes less than …
+SMALL = 0.1  # … this share of the aim in that time: noise may make a sample look dear, and only samples correct that
 EARLY = 6  # first samples, taken regardless of cost, to have measurements
 
 
@@ -70,6 +72,7 @@ class Governor:
         self.trace = trace
         self.samples = 0
         self.gap = MIN_GAP
+        self.most = MAX_GAP  # steps from burst to burst
         self.stride = 1  # one module in so many gets rows in a sample
         self.steps_per_record = 1
         self.gauge_gap = 1  # one step record in so many carries the gauges
@@ -148,8 +151,11 @@ class Governor:
         length, aim = self.step_length(), self.budget * AIM
         toll = COLD_TICK + (self.record.value + self.look.value / self.gauge_gap) / self.steps_per_record
         left = max(0.2 * aim, aim - toll / length - self.budget * HEAP_SHARE)
-        gap = self.cost() / (left * length)
+        cost = self.cost()
+        gap = cost / (left * length)
         self.gap = int(min(max(MIN_GAP, gap), MAX_GAP))
+        cheap = (len(BURST) + 1) * cost <= SMALL * aim * PATIENCE
+        self.most = PATIENCE // self.period.value if cheap and self.period.value else MAX_GAP
         return gap
 
     def _restride(self, stride):
@@ -170,4 +176,5 @@ class Governor:
         if inside < len(BURST) and self.gap > BURST[inside]:
             return BURST[inside]
         gap = max(self.gap, (len(BURST) + 1) * self.gap - sum(BURST))
+        gap = max(MIN_GAP, min(gap, self.most))
         return gap + (step * 2654435761 >> 7) % max(1, gap // 4)  # Knuth's multiplicative hash
