@@ -253,7 +253,7 @@ func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
-	_ = sub.SetPendingLimits(waiting(subject), maxPending)
+	_ = sub.SetPendingLimits(waiting(subject), maxUnread)
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 

@@ -87,8 +87,9 @@ func Seldom(n int64) bool { return n&(n-1) == 0 }
 var (
 	// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
 	maxConnections = 8192
-	// forAskers are left to people where nodes, or who has their token, take all.
-	forAskers = 512
+	// forAskers are left to people where nodes, or who has their token, take all; people have no more. Each command,
+	// page or screen that asks has one.
+	forAskers = 128
 )
 
 // perKey bounds the connections of one node, to which its key and so its name belong: the node itself and runs with

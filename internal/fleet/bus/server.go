@@ -54,15 +54,17 @@ type Server struct {
 	refused map[string]int64 // by reason
 	keys    map[string]int   // connections of nodes, by their keys; see admits
 	floods  map[string]time.Time
+	askers  map[uint64]time.Time // connections of who asks, by their numbers, and since when they are over
 
 	over chan struct{} // closed at the end
 	once sync.Once
+	work sync.WaitGroup
 }
 
 const (
-	authTime   = 10 * time.Second // a new name is on the disk before its node is let in
-	readyTime  = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
-	maxPending = 256 << 20        // bytes that wait for one reader: the answers of 1,000 nodes at once
+	authTime  = 10 * time.Second // a new name is on the disk before its node is let in
+	readyTime = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
+	maxUnread = 256 << 20        // bytes that wait in a reader's own process: the answers of 1,000 nodes at once
 )
 
 // Identity gives the hub's certificate: the user's, or one of its own in dir; and the pin that tokens have of it.
@@ -117,13 +119,14 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
 	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{},
-		floods: map[string]time.Time{}, over: make(chan struct{})}
+		floods: map[string]time.Time{}, askers: map[uint64]time.Time{}, over: make(chan struct{})}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
 	opts := &server.Options{ServerName: "memgauge-hub", Host: host, Port: port, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: streams, JetStreamMaxStore: o.MaxDisk,
 		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
+		WriteDeadline: writeTime, MaxClosedClients: maxClosed,
 		MaxConn: maxConnections, MaxSubs: maxSubs, MaxSubTokens: maxTokens, MaxControlLine: maxLine,
 		AuthTimeout: authTime.Seconds(), CustomClientAuthentication: s,
 		AlwaysEnableNonce: true, DisableShortFirstPing: true}
@@ -144,7 +147,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, remedy.Add(fmt.Errorf("listen at %s: it can't be had", o.Addr),
 			"another program may have the port: --listen takes another one")
 	}
-	go s.watchFloods()
+	s.work.Go(s.watch)
 	return s, nil
 }
 
@@ -154,6 +157,7 @@ func (s *Server) Addr() string { return s.ns.Addr().String() }
 // Close ends the bus and waits for it.
 func (s *Server) Close() {
 	s.once.Do(func() { close(s.over) })
+	s.work.Wait()
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
@@ -187,7 +191,7 @@ const (
 // Check decides on a client, as server.Authentication.
 func (s *Server) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
+	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c)
 	if user == nil {
 		if n := s.refuse(why); Seldom(n) {
 			s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()),
@@ -221,6 +225,8 @@ const (
 	whySilent  = "message before a token"
 	whyFlood   = "too many messages a second"
 	whyMany    = "too many connections of nodes, or of this one"
+	whyAskers  = "too many connections of people"
+	whyUnread  = "too many bytes that it does not read"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -232,12 +238,15 @@ var refusals = map[string]string{noHandshake: whyTLS, server.ErrMaxPayload.Error
 const noHandshake = "TLS handshake error"
 
 // user is what a client may do; nil and the reason if it may not come in.
-func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
+func (s *Server) user(name, secret, key, sig string, c server.ClientAuthentication) (*server.User, string) {
 	switch {
 	case name == hubUser && (Token{Secret: s.internal}).is(secret):
 		return &server.User{Username: hubUser}, ""
 	case name == askUser && (s.o.Insecure || s.o.Ask.is(secret)):
-		return &server.User{Username: askUser, Permissions: s.asking()}, ""
+		if !s.admitsAsker(c.GetID()) {
+			return nil, whyAskers
+		}
+		return &server.User{Username: askUser, Permissions: s.mayAsk()}, ""
 	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
 		return nil, whyToken
 	}
@@ -245,7 +254,7 @@ func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User
 	switch {
 	case !nodeName(node):
 		return nil, whyName
-	case !signed(key, sig, nonce):
+	case !signed(key, sig, c.GetNonce()):
 		return nil, whyKey
 	case !s.o.Known(node, key):
 		return nil, whyOther
@@ -266,8 +275,8 @@ func signed(key, sig string, nonce []byte) bool {
 	return err == nil && pub.Verify(nonce, raw) == nil
 }
 
-// asking is what people may do: ask nodes and the hub, and hear the answers.
-func (s *Server) asking() *server.Permissions {
+// mayAsk is what people may do: ask nodes and the hub, and hear the answers.
+func (s *Server) mayAsk() *server.Permissions {
 	allow := []string{askPrefix + ">", flowPrefix + ">", hubPrefix + ">"}
 	if s.o.Grant {
 		allow = append(allow, GrantPrefix+">")
