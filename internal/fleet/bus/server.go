@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,8 +39,9 @@ type ServerOptions struct {
 	MaxDisk  int64           // bytes of frames that wait for the lake
 	Log      *slog.Logger
 
-	// Known gives the key that a node's name belongs to, and remembers it with the first that claims it.
-	Known func(node, key string) (same bool)
+	// Known remembers a node's name with the first key that claims it, and says why another may not have it, in words
+	// that are counted: few of them. from is the address that asks, the zero one where there is none.
+	Known func(node, key string, from netip.Addr) error
 }
 
 // Server is the bus inside of a hub.
@@ -218,7 +220,6 @@ const (
 	whyToken   = "wrong token"
 	whyName    = "no name of a node"
 	whyKey     = "wrong signature"
-	whyOther   = "the name belongs to another node"
 	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
 	whyLarge   = "message too large, or of no size"
 	whySubject = "message that it may not send or hear"
@@ -256,14 +257,22 @@ func (s *Server) user(name, secret, key, sig string, c server.ClientAuthenticati
 		return nil, whyName
 	case !signed(key, sig, c.GetNonce()):
 		return nil, whyKey
-	case !s.o.Known(node, key):
-		return nil, whyOther
 	case s.flooded(key, time.Now()):
 		return nil, whyFlood
-	case !s.admits(key):
+	}
+	if err := s.o.Known(node, key, addressOf(c)); err != nil {
+		return nil, err.Error()
+	}
+	if !s.admits(key) {
 		return nil, whyMany
 	}
 	return &server.User{Username: name, Permissions: answering(node)}, ""
+}
+
+// addressOf is where a client comes from.
+func addressOf(c server.ClientAuthentication) netip.Addr {
+	at, _ := netip.ParseAddrPort(fmt.Sprint(c.RemoteAddress())) // the zero one for a connection within the process
+	return at.Addr()
 }
 
 func signed(key, sig string, nonce []byte) bool {

@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// What its readers have not taken yet waits in the hub's memory, once for each. A connection is ended beyond maxPending.
-// So people, whose answers are large, have forAskers * maxPending = 8 GiB at the worst instant, whatever they and the
-// nodes do. All connections together are looked at too: beyond maxWaiting those that read least are ended. Nodes hear
-// only what people send, which that look bounds.
+// What its readers have not taken yet waits in the hub's memory, once for each. A connection is ended beyond
+// maxPending. So people, whose answers are large, have forAskers * maxPending = 8 GiB at the worst instant, whatever
+// they and the nodes do. All connections together are looked at too: beyond maxWaiting those that read least are ended.
+// Nodes hear only what people send, which that look bounds.
 const (
 	// maxPending bounds the bytes that wait for one connection: 64 KiB of each of 1,000 nodes, which is a part of an
 	// answer.
