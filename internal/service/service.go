@@ -55,9 +55,9 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
-		return outcome(ctx, s.DB.ExportTo(ctx, q.SQL, w))
+		return outcome(ctx, s.DB.Blame(ctx, q.SQL, s.DB.ExportTo(ctx, q.SQL, w)))
 	}
-	return outcome(ctx, s.render(ctx, q, w))
+	return outcome(ctx, s.DB.Blame(ctx, q.SQL, s.render(ctx, q, w)))
 }
 
 // Why returns an error in a few words if that is possible.

@@ -190,7 +190,7 @@ func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*D
 		own.remove()
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
-	db := &DB{o: o, scratch: own}
+	db := &DB{o: o, scratch: own, files: views}
 	db.state.e = e
 	return db, nil
 }
