@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -384,5 +385,20 @@ func TestQuestionsOutliveTheCollector(t *testing.T) {
 	enter(t, client, origin)
 	if code, _, _ := (call{path: "/api/s/1/brief"}).do(t, client, origin); code == http.StatusOK || *asked < 2 {
 		t.Errorf("a collector that never answers: %d after %d questions", code, *asked)
+	}
+}
+
+// TestCompletionsAreAllowed: the editor completes functions that a question may call, and none that the gate refuses.
+func TestCompletionsAreAllowed(t *testing.T) {
+	origin, client := serve(t, session(), false)
+	enter(t, client, origin)
+	code, text, _ := call{path: "/api/s/1/functions"}.do(t, client, origin)
+	var names []string
+	if err := json.Unmarshal([]byte(text), &names); err != nil || code != http.StatusOK {
+		t.Fatalf("%d, %v: %.100s", code, err, text)
+	}
+	if !slices.Contains(names, "approx_quantile") || slices.Contains(names, "read_parquet") ||
+		slices.Contains(names, "json_serialize_plan") || slices.Contains(names, "getenv") {
+		t.Errorf("completed are %q", names)
 	}
 }
