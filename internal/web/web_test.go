@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 const token = "sixteen-characters-and-more"
@@ -400,5 +402,22 @@ func TestCompletionsAreAllowed(t *testing.T) {
 	if !slices.Contains(names, "approx_quantile") || slices.Contains(names, "read_parquet") ||
 		slices.Contains(names, "json_serialize_plan") || slices.Contains(names, "getenv") {
 		t.Errorf("completed are %q", names)
+	}
+}
+
+// TestPanicIsTold: a bug that a question meets is told to the page with its place, and logged; the server goes on.
+func TestPanicIsTold(t *testing.T) {
+	said := &env.Buffer{}
+	s := session() // which can't say where memory is
+	origin, client := serveWith(t, web.Options{Sessions: s, Log: slog.New(slog.NewTextHandler(said, nil))})
+	enter(t, client, origin)
+	for range 2 {
+		code, text, _ := call{path: "/api/s/1/where"}.do(t, client, origin)
+		if code != http.StatusInternalServerError || !strings.Contains(text, "a bug of memgauge, at ") {
+			t.Errorf("%d: %s", code, text)
+		}
+	}
+	if !strings.Contains(said.String(), "/api/s/1/where") {
+		t.Errorf("the log has %q", said)
 	}
 }
