@@ -9,7 +9,8 @@ import (
 func TestMergeOfManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	one, all := filepath.Join(dir, "one.parquet"), filepath.Join(dir, "all.parquet")
-	err := WriteParquet(t.Context(), "SELECT range::INTEGER AS rank, 'text ' || range AS text FROM range(10)", one, 10, dir)
+	const rows = "SELECT range::INTEGER AS rank, 'text ' || range AS text FROM range(10)"
+	err := WriteParquet(t.Context(), rows, one, 10, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +25,8 @@ func TestMergeOfManyFiles(t *testing.T) {
 	}
 	var got [][]any
 	err = withFiles(t.Context(), dir, func(c *conn) error {
-		return c.all("SELECT count(*), count(more), count(*) FILTER (rank = 7), list(rank) = list_sort(list(rank)) FROM "+
-			plainFile(all), func(v []any) { got = append(got, v) })
+		return c.all("SELECT count(*), count(more), count(*) FILTER (rank = 7), list(rank) = list_sort(list(rank)) "+
+			"FROM "+plainFile(all), func(v []any) { got = append(got, v) })
 	})
 	if err != nil || len(got) != 1 || got[0][0] != int64(3001) || got[0][1] != int64(0) || got[0][2] != int64(301) ||
 		got[0][3] != true {

@@ -74,27 +74,27 @@ func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out 
 // Where they differ, a file that can't be read or merged is set aside (errAgain); else nothing is done with either:
 // errOdd.
 func (w *Writer) agree(ctx context.Context, c *content, m marker, how store.Merge) error {
-	for _, f := range c.merged {
-		local, err := w.local(ctx, f)
-		if err != nil {
-			return err
-		}
-		defer local.Close()
-		from := []source{{entry: f, file: local}}
-		err = w.checkOne(ctx, from, work{Columns: how.Columns, Claims: []*store.Claim{m.Rows.counts()}})
-		if !errors.Is(err, store.ErrBadFile) {
-			return err
-		}
-		n, err := w.sift(ctx, from, how.Columns)
-		if n == 0 && err == nil {
-			n, err = w.siftAlone(ctx, how, from)
-		}
-		if n > 0 || err != nil {
-			return cmp.Or(err, errAgain)
-		}
-		return fmt.Errorf("read %s: %w", c.marker.name, errOdd)
+	if len(c.merged) == 0 {
+		return nil
 	}
-	return nil
+	local, err := w.local(ctx, c.merged[0]) // there is one of a name
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	from := []source{{entry: c.merged[0], file: local}}
+	err = w.checkOne(ctx, from, work{Columns: how.Columns, Claims: []*store.Claim{m.Rows.counts()}})
+	if !errors.Is(err, store.ErrBadFile) {
+		return err
+	}
+	n, err := w.sift(ctx, from, how.Columns)
+	if n == 0 && err == nil {
+		n, err = w.siftAlone(ctx, how, from)
+	}
+	if n > 0 || err != nil {
+		return cmp.Or(err, errAgain)
+	}
+	return fmt.Errorf("read %s: %w", c.marker.name, errOdd)
 }
 
 // checkOne has a cell check a file.
