@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
@@ -58,7 +59,8 @@ func Serve(ctx context.Context, open Opener) error {
 	if err != nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { api.Fail(w, err) })
 	}
-	server := api.Server(ctx, h)
+	// what a cell prints is why it ended; of a bug the answer says the place
+	server := api.Server(ctx, api.NewCatcher(slog.New(slog.DiscardHandler)).Wrap(h))
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve as a cell: %w", err)

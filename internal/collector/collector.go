@@ -77,7 +77,8 @@ func (c *Collector) Run(ctx context.Context) error {
 	ctx, finish := context.WithCancel(ctx)
 	defer finish()
 	ended := make(chan struct{}, 1)
-	server := api.Server(ctx, api.Handler(o.Service(), api.Owner, func() { notify(ended) }))
+	answers := api.Handler(o.Service(), api.Owner, func() { notify(ended) })
+	server := api.Server(ctx, api.NewCatcher(c.log).Wrap(answers))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -62,14 +62,14 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 	} else if err != nil {
 		return outcome(ctx, err)
 	}
-	if q.Format == "parquet" {
-		db, err := s.db(ctx)
-		if err != nil {
-			return err
-		}
-		return outcome(ctx, db.ExportTo(ctx, q.SQL, w))
+	db, err := s.db(ctx)
+	if err != nil {
+		return err
 	}
-	return outcome(ctx, s.render(ctx, q, w))
+	if q.Format == "parquet" {
+		return outcome(ctx, db.Blame(ctx, q.SQL, db.ExportTo(ctx, q.SQL, w)))
+	}
+	return outcome(ctx, db.Blame(ctx, q.SQL, s.render(ctx, db, q, w)))
 }
 
 // Why returns an error in a few words if that is possible.
@@ -133,12 +133,8 @@ func (s *Service) refresh(ctx context.Context, sql string) error {
 	return db.SetBacktrace(ctx, rows)
 }
 
-func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+func (s *Service) render(ctx context.Context, db *store.DB, q api.QueryRequest, w io.Writer) error {
 	format, err := render.ParseFormat(q.Format)
-	if err != nil {
-		return err
-	}
-	db, err := s.db(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,16 +20,27 @@ type BadFile struct {
 var ErrBadFile = errors.New("not a file of this table")
 
 // Claim is what a file says of itself: that it has so many rows, all different by their key, and that each finds one
-// partner in a join.
+// partner in a join. Or, with By, how many rows it has of each group.
 type Claim struct {
 	Rows      int64
 	Key, Join string // in SQL
+
+	By, Counts string // in SQL: columns, and a SELECT of their values with the number of rows
 }
 
 // checkClaim gives an ErrBadFile if a claim is not true. No claim is.
 func (c *conn) checkClaim(path string, k *Claim) error {
 	if k == nil {
 		return nil
+	}
+	if k.By != "" {
+		has := "SELECT " + k.By + ", count(*) FROM " + plainFile(path) + " GROUP BY ALL"
+		n, err := c.one("SELECT count(*) FROM ((" + has + " EXCEPT " + k.Counts + ") UNION ALL (" + k.Counts +
+			" EXCEPT " + has + "))")
+		if err == nil && n[0] != int64(0) {
+			return fmt.Errorf("%w: %s: it has not the rows that are told of it", ErrBadFile, path)
+		}
+		return badFile(path, err)
 	}
 	for what, sql := range map[string]string{
 		"rows":                       "FROM " + plainFile(path),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 // A database may come from elsewhere. The gate judges what is asked, but DuckDB binds more than that: the body of a
@@ -146,12 +147,18 @@ func reviewSession(c *conn, tempDir string, all []migration) error {
 	if err != nil {
 		return err
 	}
-	if len(items) == 0 || made("session", items) {
+	if len(items) == 0 {
 		return nil
 	}
+	if made("session", items) {
+		return reviewViews(c, items)
+	}
 	newest, err := sessionCatalog(tempDir, all) // of a build whose catalog is not in the list yet, say
-	if err != nil || slices.Equal(items, newest) {
+	if err != nil {
 		return err
+	}
+	if slices.Equal(items, newest) {
+		return reviewViews(c, items)
 	}
 	isRecord := func(x item) bool { return x.kind == "table" && x.name == "store.migrations" }
 	at := slices.IndexFunc(newest, isRecord)
@@ -168,6 +175,52 @@ func reviewSession(c *conn, tempDir string, all []migration) error {
 	return foreign(items, newest)
 }
 
+// viewTypes are the types that a view's columns may have, by what their description says. A list of values is text.
+var viewTypes = map[string][]duck.Type{"BOOLEAN": {duck.TypeBoolean}, "USMALLINT": {duck.TypeUSmallInt},
+	"INTEGER": {duck.TypeInteger}, "UINTEGER": {duck.TypeUInteger}, "BIGINT": {duck.TypeBigInt},
+	"UBIGINT": {duck.TypeUBigInt}, "DOUBLE": {duck.TypeDouble}, "TIMESTAMP": {duck.TypeTimestamp},
+	"VARCHAR": {duck.TypeVarchar, duck.TypeEnum}}
+
+// reviewViews refuses a view whose text is ours and whose tree is not. DuckDB writes a type in it by its alias, as it
+// is, so that CAST(1.0 AS DOUBLE) may be one to any type, and an alias may hide what the text says behind it. Only what
+// the view gives tells: each of its columns has the type of ours. Its functions are those that the text names.
+func reviewViews(c *conn, items []item) error {
+	for _, x := range items {
+		if x.kind != "view" {
+			continue
+		}
+		if odd := c.oddView(x.name); odd != "" {
+			return remedy.Add(&Error{Msg: fmt.Sprintf("its view %s is not as memgauge made it: %s", x.name, odd),
+				Kind: ErrEdited}, foreignHint)
+		}
+	}
+	return nil
+}
+
+// oddView says what a view has that ours has not; "" for nothing.
+func (c *conn) oddView(name string) string {
+	of := table.Find(name)
+	if of == nil || of.View != name {
+		return "there is no such view"
+	}
+	var stmt duck.PreparedStatement
+	defer duck.DestroyPrepare(&stmt)
+	if duck.Prepare(c.c, "SELECT * FROM "+name, &stmt) == duck.StateError {
+		return firstLine(duck.PrepareError(stmt))
+	}
+	for i := range duck.PreparedStatementColumnCount(stmt) {
+		column := duck.PreparedStatementColumnName(stmt, i)
+		at := slices.IndexFunc(of.Columns, func(x table.Column) bool { return x.Name == column })
+		t := duck.PreparedStatementColumnLogicalType(stmt, i)
+		alias, id := duck.LogicalTypeGetAlias(t), duck.GetTypeId(t)
+		duck.DestroyLogicalType(&t)
+		if at < 0 || alias != "" || !slices.Contains(viewTypes[of.Columns[at].Type], id) {
+			return fmt.Sprintf("the type of its column %.100q", column)
+		}
+	}
+	return ""
+}
+
 // reviewSnapshot is the same for a snapshot's database.
 func reviewSnapshot(c *conn) error {
 	items, err := catalogOf(c)
@@ -177,6 +230,8 @@ func reviewSnapshot(c *conn) error {
 	return remedy.Add(&Error{Msg: "its tables are not those of this memgauge", Kind: ErrEdited},
 		"it is made again from the snapshot")
 }
+
+const foreignHint = "another program has changed the file: copy its tables into a new one with DuckDB, if you trust it"
 
 // foreign names the first entry that is not in the newest catalog; all may be, and others be missing.
 func foreign(items, newest []item) error {
@@ -188,7 +243,7 @@ func foreign(items, newest []item) error {
 		}
 	}
 	return remedy.Add(&Error{Msg: "its catalog " + what + " that is not as memgauge made it", Kind: ErrEdited},
-		"another program has changed the file: copy its tables into a new one with DuckDB, if you trust it")
+		foreignHint)
 }
 
 // sessionCatalog is the catalog that migrations make. It is read from a file in dir, since DuckDB renders some of what

@@ -123,6 +123,7 @@ func (o Options) settings() [][2]string {
 type DB struct {
 	o       Options
 	scratch *scratch
+	files   []FileView // of a lake, see OpenFiles
 	writing sync.Mutex // held while appending, maintaining, checkpointing, reopening; guards w
 	w       writer
 	gates   gates

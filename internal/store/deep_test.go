@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/allowed"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -94,7 +95,7 @@ func TestNestedTexts(t *testing.T) {
 	for _, f := range everyFunction(t) {
 		ours := strings.Contains(f.name, "json") || strings.Contains(f.name, "variant")
 		if call := f.name + "(" + around(max(1, len(f.parameters))-1, "x, ", "x", "") + ")"; ours && !seen[call] &&
-			functions()[inExpression][f.name].allowed {
+			allowed.Names()[allowed.Expression][f.name].Allowed {
 			seen[call] = true
 			calls = append(calls, call)
 		}

@@ -8,16 +8,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memgauge/memgauge/internal/allowed"
 )
 
 var update = flag.Bool("update", false, "add to functions.txt and catalogs.txt what is new")
 
 // placeSQL lists what the linked DuckDB has, by place.
-var placeSQL = map[place]string{
-	inExpression: "function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')",
-	inFrom:       "function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')",
-	asView:       "view_name FROM duckdb_views() WHERE internal",
-	"pragma":     "function_name FROM duckdb_functions() WHERE function_type = 'pragma'",
+var placeSQL = map[allowed.Place]string{
+	allowed.Expression: "function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')",
+	allowed.From:       "function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')",
+	allowed.View:       "view_name FROM duckdb_views() WHERE internal",
+	"pragma":           "function_name FROM duckdb_functions() WHERE function_type = 'pragma'",
 }
 
 // scratchConn is a connection of a database in memory that nothing locks.
@@ -39,10 +41,7 @@ func scratchConn(t testing.TB) *conn {
 // here, and so does a decision about one that is gone.
 func TestEveryFunctionIsDecided(t *testing.T) {
 	c := scratchConn(t)
-	list, err := readDecisions(functionList)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := allowed.Names()
 	added := ""
 	for at, sql := range placeSQL {
 		have := map[string]bool{}
@@ -65,13 +64,18 @@ func TestEveryFunctionIsDecided(t *testing.T) {
 			if !have[name] && !slices.Contains([]string{"live_at", "unnest", "unlist"}, name) {
 				t.Errorf("functions.txt has %s %s, and DuckDB has none", at, name)
 			}
-			if known.why == undecided {
+			if known.Why == undecided {
 				t.Errorf("%s %s waits for a decision", at, name)
 			}
 		}
 	}
 	if *update && added != "" {
-		if err := os.WriteFile("functions.txt", []byte(functionList+added), 0o644); err != nil {
+		const path = "../allowed/functions.txt"
+		old, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, append(old, added...), 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,15 +88,15 @@ const undecided = "undecided"
 func TestBodiesOfAllowedNames(t *testing.T) {
 	c := scratchConn(t)
 	type body struct {
-		at        place
+		at        allowed.Place
 		name, sql string
 	}
 	var bodies []body
-	for at, sql := range map[place]string{
-		inExpression: "function_name, 'SELECT ' || macro_definition FROM duckdb_functions() " +
+	for at, sql := range map[allowed.Place]string{
+		allowed.Expression: "function_name, 'SELECT ' || macro_definition FROM duckdb_functions() " +
 			"WHERE function_type = 'macro'",
-		inFrom: "function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'table_macro'",
-		asView: "view_name, regexp_replace(sql, '^CREATE .*? AS ', '') FROM duckdb_views() WHERE internal",
+		allowed.From: "function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'table_macro'",
+		allowed.View: "view_name, regexp_replace(sql, '^CREATE .*? AS ', '') FROM duckdb_views() WHERE internal",
 	} {
 		if err := c.all("SELECT "+sql, func(v []any) {
 			bodies = append(bodies, body{at, v[0].(string), v[1].(string)})
@@ -105,7 +109,7 @@ func TestBodiesOfAllowedNames(t *testing.T) {
 	}
 	for _, b := range bodies {
 		err := gateSelect(c, b.sql)
-		if allowed := functions()[b.at][lowerASCII(b.name)].allowed; allowed && err != nil {
+		if err != nil && allowed.Names()[b.at][lowerASCII(b.name)].Allowed {
 			t.Errorf("%s %s is allowed, and its body is not: %v\n%s", b.at, b.name, err, b.sql)
 		}
 	}
@@ -117,7 +121,7 @@ func TestAggregatesByName(t *testing.T) {
 	const aggregates = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
 	for _, row := range ask(t, db, aggregates) {
 		name := row[0].(string)
-		if functions()[inExpression][name].allowed {
+		if allowed.Names()[allowed.Expression][name].Allowed {
 			continue
 		}
 		if rows, err := tryAsk(context.Background(), db, "SELECT list_aggregate([1, 2], "+quote(name)+")"); err == nil {

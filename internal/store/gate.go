@@ -10,6 +10,7 @@ import (
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/memgauge/memgauge/internal/allowed"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -18,7 +19,7 @@ import (
 // PIVOT). No other statement reaches the binder, because binding alone can read files (COPY … FROM) or make directories
 // (EXPORT). The gate removes a leading EXPLAIN, checks the statement behind it like any other, and puts EXPLAIN back:
 // the text that runs is the text that was checked. Every function in the tree, operators included, must be allowed by
-// name (functions.txt). What a name may hide in a database from elsewhere is catalog.go's.
+// name (package allowed). What a name may hide in a database from elsewhere is catalog.go's.
 
 // fileName matches table names that DuckDB would take for files (replacement scans) if external access were on.
 var fileName = compiled(`[/\\.*?\[\]:]`)
@@ -276,17 +277,17 @@ func (w *walker) text(key, owner, text string) error {
 	case "error_message":
 		w.message = text
 	case "function_name":
-		at := inExpression
+		at := allowed.Expression
 		if owner == "function" {
-			at = inFrom
+			at = allowed.From
 		}
-		return functions().check(at, text)
+		return mayCall(at, text)
 	case "table_name":
 		if fileName().MatchString(name) {
 			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused},
 				filesHint)
 		}
-		if view, ok := functions()[asView][strings.Trim(name, `"`)]; ok && !view.allowed {
+		if view, ok := allowed.Names()[allowed.View][strings.Trim(name, `"`)]; ok && !view.Allowed {
 			return remedy.Add(&Error{Msg: name + " is not available", Kind: ErrRefused},
 				"`memgauge tables` lists the tables")
 		}

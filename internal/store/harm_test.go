@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/allowed"
 )
 
 // function is an overload of the linked DuckDB.
@@ -296,10 +298,10 @@ func plannedFunctions(c *conn, sql string) (names []string, err error) {
 // (create_sort_key) is left out.
 func planned(names []string) error {
 	for _, name := range names {
-		for _, at := range []place{inExpression, inFrom} {
-			known, ok := functions()[at][lowerASCII(name)]
-			if ok && !known.allowed && !strings.Contains(known.why, "own calls") &&
-				!functions()[inExpression][lowerASCII(name)].allowed {
+		for _, at := range []allowed.Place{allowed.Expression, allowed.From} {
+			known, ok := allowed.Names()[at][lowerASCII(name)]
+			if ok && !known.Allowed && !strings.Contains(known.Why, "own calls") &&
+				!allowed.Names()[allowed.Expression][lowerASCII(name)].Allowed {
 				return fmt.Errorf("the plan has %s", name)
 			}
 		}

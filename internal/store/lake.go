@@ -107,13 +107,17 @@ func (m Merge) sql() string {
 	if m.Key != "" {
 		footer = ", KV_METADATA {" + quote(m.Key) + ": " + quote(m.Value) + "}"
 	}
-	parts := []string{none(m.Columns)}
+	parts, whole := []string{none(m.Columns)}, []string{}
 	for _, f := range m.From {
-		part := "SELECT *" + without + " FROM " + plainFile(f.Path)
-		if f.Where != "" {
-			part += " WHERE " + f.Where
+		if f.Where == "" {
+			whole = append(whole, quote(f.Path))
+			continue
 		}
-		parts = append(parts, part)
+		parts = append(parts, "SELECT *"+without+" FROM "+plainFile(f.Path)+" WHERE "+f.Where)
+	}
+	if len(whole) > 0 { // as one scan: of each scan the sort keeps blocks of its own, 512 of which take all its memory
+		parts = append(parts, "SELECT *"+without+" FROM read_parquet(["+strings.Join(whole, ", ")+
+			"], union_by_name = true, hive_partitioning = false)")
 	}
 	sql := "SELECT " + strings.Join(typed, ", ") + " FROM (" + strings.Join(parts, " UNION ALL BY NAME ") + ")"
 	if m.Widest > 0 {
@@ -190,7 +194,7 @@ func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*D
 		own.remove()
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
-	db := &DB{o: o, scratch: own}
+	db := &DB{o: o, scratch: own, files: views}
 	db.state.e = e
 	return db, nil
 }

@@ -69,7 +69,7 @@ func makeMigration(n int, file string) (m migration, err error) {
 	return m, nil
 }
 
-// migrate reviews the catalog and brings the schema up to date; if it is, that costs some 15 ms. A database opened
+// migrate reviews the catalog and brings the schema up to date; if it is, that costs some 20 ms. A database opened
 // read-only is left as it is.
 func migrate(e *engine, o Options) error {
 	all, err := migrations()

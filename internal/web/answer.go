@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/allowed"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/page"
 )
@@ -230,18 +231,8 @@ func about(ctx context.Context, s api.Session, _ params) (any, error) {
 
 func tables(ctx context.Context, s api.Session, _ params) (any, error) { return s.Tables(ctx, false) }
 
-// functions are the names that the editor completes.
-func functions(ctx context.Context, s api.Session, _ params) (any, error) {
-	rows, err := api.Rows[struct{ Name string }](ctx, s,
-		`SELECT DISTINCT function_name AS name FROM duckdb_functions()
-			WHERE regexp_matches(function_name, '^[a-z][a-z_0-9]*$')
-			ORDER BY 1 LIMIT 2000`)
-	names := []string{}
-	for _, r := range rows {
-		names = append(names, r.Name)
-	}
-	return names, err
-}
+// functions are the names that the editor completes: those that a question may call.
+func functions(context.Context, api.Session, params) (any, error) { return allowed.Calls(), nil }
 
 // event is one of the job's. Our own questions to its processes are none.
 type event struct {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -40,8 +41,9 @@ type Options struct {
 	TLS       *tls.Config  // nil: plain HTTP, on loopback
 	Listener  net.Listener // whoever made it closes it
 	Version   string
-	Snapshots []string // files of memory snapshots that the page shows; the first at once, without First
-	Job       *Job     // whose ranks are set beside each other; nil for none
+	Snapshots []string     // files of memory snapshots that the page shows; the first at once, without First
+	Job       *Job         // whose ranks are set beside each other; nil for none
+	Log       *slog.Logger // nil: nobody reads it
 }
 
 // Server serves one listener.
@@ -69,6 +71,9 @@ func New(o Options) (*Server, error) {
 	files, err := bundled()
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	addr := o.Listener.Addr().(*net.TCPAddr)
 	s := &Server{Options: o, files: files, key: rand.Text(), watches: make(chan struct{}, maxWatches)}
@@ -183,7 +188,7 @@ func (s *Server) routes() []route {
 }
 
 // Handler is what the server serves, behind the guard.
-func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
+func (s *Server) Handler() http.Handler { return s.guard(api.NewCatcher(s.Log).Wrap(s.mux())) }
 
 func (s *Server) mux() http.Handler {
 	mux := http.NewServeMux()

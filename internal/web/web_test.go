@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 const token = "sixteen-characters-and-more"
@@ -384,5 +387,37 @@ func TestQuestionsOutliveTheCollector(t *testing.T) {
 	enter(t, client, origin)
 	if code, _, _ := (call{path: "/api/s/1/brief"}).do(t, client, origin); code == http.StatusOK || *asked < 2 {
 		t.Errorf("a collector that never answers: %d after %d questions", code, *asked)
+	}
+}
+
+// TestCompletionsAreAllowed: the editor completes functions that a question may call, and none that the gate refuses.
+func TestCompletionsAreAllowed(t *testing.T) {
+	origin, client := serve(t, session(), false)
+	enter(t, client, origin)
+	code, text, _ := call{path: "/api/s/1/functions"}.do(t, client, origin)
+	var names []string
+	if err := json.Unmarshal([]byte(text), &names); err != nil || code != http.StatusOK {
+		t.Fatalf("%d, %v: %.100s", code, err, text)
+	}
+	if !slices.Contains(names, "approx_quantile") || slices.Contains(names, "read_parquet") ||
+		slices.Contains(names, "json_serialize_plan") || slices.Contains(names, "getenv") {
+		t.Errorf("completed are %q", names)
+	}
+}
+
+// TestPanicIsTold: a bug that a question meets is told to the page with its place, and logged; the server goes on.
+func TestPanicIsTold(t *testing.T) {
+	said := &env.Buffer{}
+	s := session() // which can't say where memory is
+	origin, client := serveWith(t, web.Options{Sessions: s, Log: slog.New(slog.NewTextHandler(said, nil))})
+	enter(t, client, origin)
+	for range 2 {
+		code, text, _ := call{path: "/api/s/1/where"}.do(t, client, origin)
+		if code != http.StatusInternalServerError || !strings.Contains(text, "a bug of memgauge, at ") {
+			t.Errorf("%d: %s", code, text)
+		}
+	}
+	if !strings.Contains(said.String(), "/api/s/1/where") {
+		t.Errorf("the log has %q", said)
 	}
 }

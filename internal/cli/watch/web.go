@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -67,6 +68,7 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		return err
 	}
 	opts.Sessions, opts.Version = sessions{}, app.Version
+	opts.Log = slog.New(slog.NewTextHandler(a.Stderr, nil))
 	for _, path := range o.snapshots { // a wrong name is told here, not in the page
 		if info, err := os.Stat(path); err != nil {
 			return fmt.Errorf("web: --snapshot: %w", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,14 +71,16 @@ func (h *house) start(t *testing.T) {
 	h.Server, h.o.Addr = s, s.Addr()
 }
 
-func (h *house) known(node, key string) bool {
+var errOther = errors.New("the name belongs to another node")
+
+func (h *house) known(node, key string, from netip.Addr) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if have, ok := h.keys[node]; ok {
-		return have == key
+	if have, ok := h.keys[node]; ok && have != key || !from.IsLoopback() {
+		return errOther
 	}
 	h.keys[node] = key
-	return true
+	return nil
 }
 
 // node dials as a node; key names the file of its key.
@@ -122,7 +125,7 @@ func TestWhoComesIn(t *testing.T) {
 		}
 	}
 	counted := h.Refused()
-	if counted[whyToken] != 2 || counted[whyOther] != 1 || counted[whyName] != 2 {
+	if counted[whyToken] != 2 || counted[errOther.Error()] != 1 || counted[whyName] != 2 {
 		t.Errorf("counted %v", counted)
 	}
 	_, err := h.node(t, "n1", "n2", nil)

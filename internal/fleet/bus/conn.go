@@ -190,8 +190,10 @@ func explain(err error) error {
 		return remedy.Add(fmt.Errorf("%w: %w", ErrRefused, errPin),
 			"that is another hub, or it was set up anew: take its new token")
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return remedy.Add(fmt.Errorf("%w: the token is not its, or the node's name belongs to another machine",
-			ErrRefused), "compare the token with the file that memgauge hub named; --name gives the node another name")
+		return remedy.Add(fmt.Errorf("%w: the token is not its, the node's name belongs to another machine, "+
+			"or it has too many new nodes or connections just now", ErrRefused),
+			"compare the token with the file that memgauge hub named; --name gives the node another name; the hub's "+
+				"log and memgauge hub status say which it is, and a place is free in a minute")
 	case errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
 		return fmt.Errorf("%w: one side wants TLS and the other has none", ErrRefused)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
@@ -279,7 +281,7 @@ const waitingBytes = 64 << 20
 func waiting(subject string) (messages, bytes int) {
 	switch {
 	case strings.HasPrefix(subject, answerPrefix):
-		return answersWait, maxPending
+		return answersWait, maxUnread
 	case strings.HasPrefix(subject, helloPrefix):
 		return hellosWait, waitingBytes
 	case strings.HasPrefix(subject, flowPrefix):

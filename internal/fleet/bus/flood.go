@@ -23,15 +23,18 @@ type rates struct {
 	sent map[uint64]int64 // by the connection's number
 }
 
-// watchFloods looks until the bus ends.
-func (s *Server) watchFloods() {
-	tick := time.NewTicker(floodLook)
+// watch looks until the bus ends.
+func (s *Server) watch() {
+	tick, often := time.NewTicker(floodLook), time.NewTicker(unreadLook)
 	defer tick.Stop()
+	defer often.Stop()
 	r := rates{at: time.Now()}
 	for {
 		select {
 		case now := <-tick.C:
 			s.stopFloods(&r, now)
+		case now := <-often.C:
+			s.shed(s.asking(now))
 		case <-s.over:
 			return
 		}
@@ -63,6 +66,7 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 		}
 		_ = s.ns.DisconnectClientByID(one.Cid) // or it has gone by itself
 	}
+	s.shed(all.Conns)
 }
 
 // sender is a node's key, or the connection's number of one who asks: those have one name.

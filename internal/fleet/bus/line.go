@@ -87,26 +87,24 @@ func Seldom(n int64) bool { return n&(n-1) == 0 }
 var (
 	// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
 	maxConnections = 8192
-	// forAskers are left to people where nodes, or who has their token, take all. They get no more.
-	forAskers = 512
+	// forAskers are left to people where nodes, or who has their token, take all; people have no more. Each command,
+	// page or screen that asks has one.
+	forAskers = 128
 )
 
 // perKey bounds the connections of one node, to which its key and so its name belong: the node itself and runs with
 // --hub on that machine.
 const perKey = 64
 
-// admits says whether a node, by its key, or whoever asks may have one more connection. What was let in is counted
-// here, and looked at only where it may be too many: the server does not tell of those that went.
+// admits says whether a node may have one more connection. What was let in is counted here, and looked at only where
+// it may be too many: the server does not tell of those that went.
 func (s *Server) admits(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := perKey
-	if key == askUser {
-		most = forAskers // all of them have one token, and nodes need places too
-	} else if s.ns.NumClients() > maxConnections-forAskers {
+	if s.ns.NumClients() > maxConnections-forAskers {
 		return false
 	}
-	if s.keys[key]++; s.keys[key] <= most && len(s.keys) <= maxConnections {
+	if s.keys[key]++; s.keys[key] <= perKey && len(s.keys) <= maxConnections {
 		return true
 	}
 	s.keys = map[string]int{}
@@ -117,5 +115,5 @@ func (s *Server) admits(key string) bool {
 	for _, one := range all.Conns {
 		s.keys[one.AuthorizedUser]++ // the key of a node; this one has told its own
 	}
-	return s.keys[key] <= most
+	return s.keys[key] <= perKey
 }

@@ -195,7 +195,7 @@ func TestAskersLeavePlaces(t *testing.T) {
 		}
 		one = c
 	}
-	if askers != forAskers || h.Refused()[whyMany] == 0 {
+	if askers != forAskers || h.Refused()[whyAskers] == 0 {
 		t.Errorf("%d askers came in; refused %v", askers, h.Refused())
 	}
 	if _, err := h.node(t, "n1", "n1", nil); err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,8 +39,9 @@ type ServerOptions struct {
 	MaxDisk  int64           // bytes of frames that wait for the lake
 	Log      *slog.Logger
 
-	// Known gives the key that a node's name belongs to, and remembers it with the first that claims it.
-	Known func(node, key string) (same bool)
+	// Known remembers a node's name with the first key that claims it, and says why another may not have it, in words
+	// that are counted: few of them. from is the address that asks, the zero one where there is none.
+	Known func(node, key string, from netip.Addr) error
 }
 
 // Server is the bus inside of a hub.
@@ -52,17 +54,19 @@ type Server struct {
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
-	keys    map[string]int   // connections of nodes, by their keys, and of those who ask; see admits
+	keys    map[string]int   // connections of nodes, by their keys; see admits
 	floods  map[string]time.Time
+	askers  map[uint64]time.Time // connections of who asks, by their numbers, and since when they are over
 
 	over chan struct{} // closed at the end
 	once sync.Once
+	work sync.WaitGroup
 }
 
 const (
-	authTime   = 10 * time.Second // a new name is on the disk before its node is let in
-	readyTime  = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
-	maxPending = 256 << 20        // bytes that wait for one reader: the answers of 1,000 nodes at once
+	authTime  = 10 * time.Second // a new name is on the disk before its node is let in
+	readyTime = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
+	maxUnread = 256 << 20        // bytes that wait in a reader's own process: the answers of 1,000 nodes at once
 )
 
 // Identity gives the hub's certificate: the user's, or one of its own in dir; and the pin that tokens have of it.
@@ -117,13 +121,14 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
 	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{},
-		floods: map[string]time.Time{}, over: make(chan struct{})}
+		floods: map[string]time.Time{}, askers: map[uint64]time.Time{}, over: make(chan struct{})}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
 	opts := &server.Options{ServerName: "memgauge-hub", Host: host, Port: port, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: streams, JetStreamMaxStore: o.MaxDisk,
 		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
+		WriteDeadline: writeTime, MaxClosedClients: maxClosed,
 		MaxConn: maxConnections, MaxSubs: maxSubs, MaxSubTokens: maxTokens, MaxControlLine: maxLine,
 		AuthTimeout: authTime.Seconds(), CustomClientAuthentication: s,
 		AlwaysEnableNonce: true, DisableShortFirstPing: true}
@@ -144,7 +149,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, remedy.Add(fmt.Errorf("listen at %s: it can't be had", o.Addr),
 			"another program may have the port: --listen takes another one")
 	}
-	go s.watchFloods()
+	s.work.Go(s.watch)
 	return s, nil
 }
 
@@ -154,6 +159,7 @@ func (s *Server) Addr() string { return s.ns.Addr().String() }
 // Close ends the bus and waits for it.
 func (s *Server) Close() {
 	s.once.Do(func() { close(s.over) })
+	s.work.Wait()
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
@@ -187,7 +193,7 @@ const (
 // Check decides on a client, as server.Authentication.
 func (s *Server) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
+	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c)
 	if user == nil {
 		if n := s.refuse(why); Seldom(n) {
 			s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()),
@@ -214,13 +220,14 @@ const (
 	whyToken   = "wrong token"
 	whyName    = "no name of a node"
 	whyKey     = "wrong signature"
-	whyOther   = "the name belongs to another node"
 	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
 	whyLarge   = "message too large, or of no size"
 	whySubject = "message that it may not send or hear"
 	whySilent  = "message before a token"
 	whyFlood   = "too many messages a second"
-	whyMany    = "too many connections of nodes, of this one, or of those who ask"
+	whyMany    = "too many connections of nodes, or of this one"
+	whyAskers  = "too many connections of people"
+	whyUnread  = "too many bytes that it does not read"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -232,15 +239,15 @@ var refusals = map[string]string{noHandshake: whyTLS, server.ErrMaxPayload.Error
 const noHandshake = "TLS handshake error"
 
 // user is what a client may do; nil and the reason if it may not come in.
-func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
+func (s *Server) user(name, secret, key, sig string, c server.ClientAuthentication) (*server.User, string) {
 	switch {
 	case name == hubUser && (Token{Secret: s.internal}).is(secret):
 		return &server.User{Username: hubUser}, ""
 	case name == askUser && (s.o.Insecure || s.o.Ask.is(secret)):
-		if !s.admits(askUser) {
-			return nil, whyMany
+		if !s.admitsAsker(c.GetID()) {
+			return nil, whyAskers
 		}
-		return &server.User{Username: askUser, Permissions: s.asking()}, ""
+		return &server.User{Username: askUser, Permissions: s.mayAsk()}, ""
 	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
 		return nil, whyToken
 	}
@@ -248,16 +255,24 @@ func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User
 	switch {
 	case !nodeName(node):
 		return nil, whyName
-	case !signed(key, sig, nonce):
+	case !signed(key, sig, c.GetNonce()):
 		return nil, whyKey
-	case !s.o.Known(node, key):
-		return nil, whyOther
 	case s.flooded(key, time.Now()):
 		return nil, whyFlood
-	case !s.admits(key):
+	}
+	if err := s.o.Known(node, key, addressOf(c)); err != nil {
+		return nil, err.Error()
+	}
+	if !s.admits(key) {
 		return nil, whyMany
 	}
 	return &server.User{Username: name, Permissions: answering(node)}, ""
+}
+
+// addressOf is where a client comes from.
+func addressOf(c server.ClientAuthentication) netip.Addr {
+	at, _ := netip.ParseAddrPort(fmt.Sprint(c.RemoteAddress())) // the zero one for a connection within the process
+	return at.Addr()
 }
 
 func signed(key, sig string, nonce []byte) bool {
@@ -269,8 +284,8 @@ func signed(key, sig string, nonce []byte) bool {
 	return err == nil && pub.Verify(nonce, raw) == nil
 }
 
-// asking is what people may do: ask nodes and the hub, and hear the answers.
-func (s *Server) asking() *server.Permissions {
+// mayAsk is what people may do: ask nodes and the hub, and hear the answers.
+func (s *Server) mayAsk() *server.Permissions {
 	allow := []string{askPrefix + ">", flowPrefix + ">", hubPrefix + ">"}
 	if s.o.Grant {
 		allow = append(allow, GrantPrefix+">")

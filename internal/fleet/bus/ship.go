@@ -46,7 +46,7 @@ func (c *Conn) hearKept() error {
 	if err != nil {
 		return fmt.Errorf("hear what is kept: %w", err)
 	}
-	_ = sub.SetPendingLimits(othersWait, maxPending)
+	_ = sub.SetPendingLimits(othersWait, maxUnread)
 	return nil
 }
 
@@ -91,5 +91,5 @@ func (c *Conn) takeFrames() error {
 	if err != nil {
 		return fmt.Errorf("take frames: %w", err)
 	}
-	return sub.SetPendingLimits(framesWait, maxPending)
+	return sub.SetPendingLimits(framesWait, maxUnread)
 }

@@ -131,8 +131,10 @@ func (n *known) sane(name string) bool {
 	}
 	n.Node.Name, n.Node.Instances = name, nil
 	n.Node.Trouble, n.Node.Jobs = cut(n.Node.Trouble, keptTrouble), fewer(n.Node.Jobs, keptJobs)
-	if y := n.Node.Seen.Year(); y < 1 || y > 9999 { // JSON has no other years
-		n.Node.Seen = time.Time{}
+	for _, at := range []*time.Time{&n.Node.Seen, &n.Since} {
+		if y := at.Year(); y < 1 || y > 9999 { // JSON has no other years
+			*at = time.Time{}
+		}
 	}
 	return true
 }

@@ -231,7 +231,7 @@ func TestDamagedRoster(t *testing.T) {
 		if len(r.nodes) != f.nodes || r.left != f.left || (err == nil) != f.aside || f.aside && string(kept) != f.text {
 			t.Errorf("%s: %d nodes, %d left out, set aside: %v", name, len(r.nodes), r.left, err)
 		}
-		if f.nodes == 1 && (r.known("n1", "other") || !r.known("n1", "K")) {
+		if f.nodes == 1 && (r.known("n1", "other", local) == nil || r.known("n1", "K", local) != nil) {
 			t.Errorf("%s: the name lost its key", name)
 		}
 	}
@@ -250,8 +250,8 @@ func TestFloodOfNames(t *testing.T) {
 	add("honest", 24*time.Hour, 5)
 	add("gone", forgetAfter+time.Hour, 5)
 	for _, name := range []string{"new-1", "new-2", "new-3"} {
-		if !r.known(name, name) {
-			t.Errorf("%s is locked out", name)
+		if err := r.known(name, name, local); err != nil {
+			t.Errorf("%s is locked out: %v", name, err)
 		}
 	}
 	if len(r.nodes) > maxNodes || r.nodes["honest"] == nil || r.nodes["gone"] != nil {
@@ -259,7 +259,7 @@ func TestFloodOfNames(t *testing.T) {
 	}
 	names := 0
 	for i := range namesPerKey + 3 {
-		if r.known(fmt.Sprint("one-key", i), "one") {
+		if r.known(fmt.Sprint("one-key", i), "one", local) == nil {
 			names++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type roster struct {
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
+	from  sources      // of new names
 	left  int          // entries of the file that were none
 	gone  atomic.Int64 // processes that have said goodbye
 
@@ -51,6 +53,7 @@ type roster struct {
 type known struct {
 	Key    string      `json:"key"` // that the name belongs to
 	Node   fanout.Node `json:"node"`
+	Since  time.Time   `json:"since,omitzero"` // when it was new; not known of those that an older hub has named
 	hellos map[string]helloed
 	turn   uint64 // that has its key
 }
@@ -121,29 +124,36 @@ func (r *roster) read(from io.Reader) error {
 	return err
 }
 
-// known gives a name to the first key that claims it.
-func (r *roster) known(name, key string) bool {
-	turn, ok := r.claim(name, key, time.Now())
-	return ok && (turn == 0 || r.settle(turn) == nil)
+// known gives a name to the first key that claims it, or says why not.
+func (r *roster) known(name, key string, from netip.Addr) error {
+	turn, err := r.claim(name, key, from, time.Now())
+	if err == nil && turn > 0 && r.settle(turn) != nil {
+		err = errUnkept // remember tells why
+	}
+	return err
 }
 
 // claim gives a name to a key, and which turn of the roster must be on the disk for it; 0 for one that is.
-func (r *roster) claim(name, key string, now time.Time) (turn uint64, ok bool) {
+func (r *roster) claim(name, key string, from netip.Addr, now time.Time) (turn uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.nodes[name]
-	if n != nil && n.Key != key && now.Sub(n.Node.Seen) < forgetAfter {
-		return 0, false
-	}
-	if n != nil && n.Key == key {
-		return n.turn, true
-	}
-	if n == nil && !r.roomLocked(key, now) {
-		return 0, false
+	switch {
+	case n != nil && n.Key == key:
+		return n.turn, nil
+	case n != nil && now.Sub(n.Node.Seen) < forgetAfter:
+		return 0, errOther
+	case !r.from.take(from, now):
+		return 0, errHasty
+	case n == nil:
+		if err := r.roomLocked(key, now); err != nil {
+			return 0, err
+		}
 	}
 	r.turn++
-	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}}, turn: r.turn}
-	return r.turn, true
+	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}},
+		Since: now.UTC(), turn: r.turn}
+	return r.turn, nil
 }
 
 // settle returns when a turn is on the disk. At most half of the time is spent on names, and a second at most is waited
@@ -161,9 +171,10 @@ func (r *roster) settle(turn uint64) error {
 	return err
 }
 
-// roomLocked reports whether a key may have another name. Where there are too many names, the one goes that has been
-// silent for longest among those of which no row was ever kept: a flood of names can't lock others out.
-func (r *roster) roomLocked(key string, now time.Time) bool {
+// roomLocked makes room for another name of a key. Where there are too many names, the newest goes of those that are
+// silent and of which no row was ever kept: a flood of names puts out itself, and neither locks others out nor makes
+// the names free that were there before.
+func (r *roster) roomLocked(key string, now time.Time) error {
 	if key != "" {
 		names := 0
 		for _, n := range r.nodes {
@@ -172,25 +183,28 @@ func (r *roster) roomLocked(key string, now time.Time) bool {
 			}
 		}
 		if names >= namesPerKey {
-			return false
+			return errKey
 		}
 	}
 	if len(r.nodes) < maxNodes {
-		return true
+		return nil
 	}
 	r.forgetLocked(now)
 	if len(r.nodes) < maxNodes {
-		return true
+		return nil
 	}
-	oldest := ""
+	newest := ""
 	for name, n := range r.nodes {
 		if n.Node.Kept == 0 && now.Sub(n.Node.Seen) > missedAfter &&
-			(oldest == "" || n.Node.Seen.Before(r.nodes[oldest].Node.Seen)) {
-			oldest = name
+			(newest == "" || n.Since.After(r.nodes[newest].Since)) {
+			newest = name
 		}
 	}
-	delete(r.nodes, oldest)
-	return oldest != ""
+	if newest == "" {
+		return errFull
+	}
+	delete(r.nodes, newest)
+	return nil
 }
 
 // forgetLocked forgets nodes that have been gone for long.
@@ -203,19 +217,22 @@ func (r *roster) forgetLocked(now time.Time) {
 	}
 }
 
-// errFull is a roster that takes no more.
-var errFull = errors.New("there are too many")
-
 // hello notes that a node is there.
 func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.nodes[name]
 	if n == nil { // a NATS of the user's checks names itself
-		if frame.CheckName("node", name) != nil || !r.roomLocked("", now) {
-			return fmt.Errorf("%w nodes", errFull)
+		if err := frame.CheckName("node", name); err != nil {
+			return err
 		}
-		n = &known{Node: fanout.Node{Name: name}}
+		if r.from.all.take(namesOfAll, 1, now) > 0 {
+			return errHasty
+		}
+		if err := r.roomLocked("", now); err != nil {
+			return err
+		}
+		n = &known{Node: fanout.Node{Name: name}, Since: now.UTC()}
 		r.nodes[name] = n
 	}
 	if n.hellos == nil {
@@ -224,7 +241,7 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	if _, here := n.hellos[h.Instance]; !here && !h.Bye && len(n.hellos) >= maxInstances {
 		maps.DeleteFunc(n.hellos, func(_ string, one helloed) bool { return now.Sub(one.at) > missedAfter })
 		if len(n.hellos) >= maxInstances {
-			return fmt.Errorf("%w processes of one node", errFull)
+			return errProcesses
 		}
 	}
 	n.Node.Seen, n.Node.Host, n.Node.Version, r.dirty = now.UTC(), h.Host, h.Version, true

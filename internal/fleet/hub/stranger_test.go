@@ -99,8 +99,8 @@ func TestNamesShareASave(t *testing.T) {
 	var names sync.WaitGroup
 	for i := range 50 {
 		names.Go(func() {
-			if !r.known(fmt.Sprint("n", i), fmt.Sprint("key", i)) {
-				t.Error("a name was refused")
+			if err := r.known(fmt.Sprint("n", i), fmt.Sprint("key", i), local); err != nil {
+				t.Errorf("a name was refused: %v", err)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -229,5 +230,21 @@ func TestHonestFileStays(t *testing.T) {
 	alone, err2 := w.siftAlone(t.Context(), m, from)
 	if bad != 0 || alone != 0 || errors.Join(err, err2) != nil {
 		t.Errorf("%d and %d files were set aside, %v, %v", bad, alone, err, err2)
+	}
+}
+
+// TestLongTextsAreNamed: a question that runs out of memory over a small file whose texts are long names that file.
+func TestLongTextsAreNamed(t *testing.T) {
+	dir, _ := filled(t)
+	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=r0/*.parquet"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	bomb := strings.TrimSuffix(files[0], ".parquet") + "7.parquet"
+	repeated(t, bomb, 1<<20, 4096)
+	_, err = query(t.Context(), Choice{Location: dir}, "SELECT node FROM python.steps ORDER BY node")
+	if err == nil || !strings.Contains(err.Error(), "the texts of "+bomb+" take up to 4 GiB") ||
+		!strings.Contains(remedy.Of(err), "lake merge") {
+		t.Errorf("%v, hint %q", err, remedy.Of(err))
 	}
 }

@@ -54,7 +54,7 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 			continue
 		}
 		if len(c.old) > 0 && age(now, c.marked) >= w.o.Linger {
-			_, e := readMarker(ctx, w.place, c) // one that is none of ours replaces nothing
+			_, e := w.marker(ctx, c) // one that is none of ours replaces nothing
 			if e == nil {
 				e = w.removeAll(ctx, c.old, &r)
 			}
@@ -212,6 +212,7 @@ func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
 		return err
 	}
 	defer p.Unlock()
+	p.loaded = false // a marker may be there though its write failed, and files that were set aside are not
 	for {
 		again, err := w.mergeOnce(ctx, h, p, r)
 		if err != nil || !again {
@@ -266,7 +267,7 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if err := w.mark(ctx, h, next.Generation, text); err != nil {
 		return false, err
 	}
-	p.generation, p.rows = next.Generation, rows
+	p.loaded, p.generation, p.rows = true, next.Generation, rows
 	r.Merged++
 	r.Files += len(c.raw)
 	return false, nil

@@ -184,6 +184,9 @@ const maxMarker = 64 << 20
 // errBad marks a file that can be had and is none of ours, or is damaged.
 var errBad = errors.New("it is damaged, or none of the lake's")
 
+// errOdd is that of a marker whose merged file has other rows than it tells. Neither is trusted, and both stay.
+var errOdd = fmt.Errorf("%w: its merged file has other rows", errBad)
+
 // errAlone is that of a marker whose merged file is missing, which was set aside, say: its rows may come again.
 var errAlone = fmt.Errorf("%w: its merged file is missing", errBad)
 
@@ -219,6 +222,29 @@ func readMarker(ctx context.Context, p place, c *content) (marker, error) {
 		m.Rows = ledger{}
 	}
 	return m, nil
+}
+
+// marker is readMarker, and compares the number of rows with that in the merged file's footer: a marker that tells more
+// would keep rows out, and one that tells less would let them in twice.
+func (w *Writer) marker(ctx context.Context, c *content) (marker, error) {
+	m, err := readMarker(ctx, w.place, c)
+	if err != nil || c.generation == 0 || len(c.merged) == 0 {
+		return m, err
+	}
+	f, err := w.local(ctx, c.merged[0])
+	if err != nil {
+		return m, fmt.Errorf("read %s: %w", c.merged[0].name, err)
+	}
+	defer f.Close()
+	switch has, bad := metaOf(f); {
+	case bad != nil: // nobody can read those rows
+		err = errAlone
+	case uint64(max(has.rows, 0)) != m.Rows.rows():
+		err = errOdd
+	default:
+		return m, nil
+	}
+	return marker{Rows: ledger{}}, fmt.Errorf("read %s: %w", c.marker.name, err)
 }
 
 // directoryOf is the directory of a view's rows; "" for a view that there is not.

@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -27,7 +29,10 @@ type source struct {
 func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out []source, _ ledger, done func(),
 	err error) {
 	p := &portions{w: w, how: how}
-	m, err := readMarker(ctx, w.place, c)
+	m, err := w.marker(ctx, c)
+	if c.generation > 0 && (err == nil || errors.Is(err, errOdd)) {
+		err = w.agree(ctx, c, m, how)
+	}
 	if err != nil && !errors.Is(err, errAlone) {
 		return nil, nil, p.close, err
 	}
@@ -63,6 +68,45 @@ func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out 
 		p.files = append(p.files, one)
 	}
 	return append(p.merged, p.files...), m.Rows, p.close, nil
+}
+
+// agree has a cell compare a marker with the rows of its merged file, by stream: merged files have no numbers of rows.
+// Where they differ, a file that can't be read or merged is set aside (errAgain); else nothing is done with either:
+// errOdd.
+func (w *Writer) agree(ctx context.Context, c *content, m marker, how store.Merge) error {
+	if len(c.merged) == 0 {
+		return nil
+	}
+	local, err := w.local(ctx, c.merged[0]) // there is one of a name
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	from := []source{{entry: c.merged[0], file: local}}
+	err = w.checkOne(ctx, from, work{Columns: how.Columns, Claims: []*store.Claim{m.Rows.counts()}})
+	if !errors.Is(err, store.ErrBadFile) {
+		return err
+	}
+	n, err := w.sift(ctx, from, how.Columns)
+	if n == 0 && err == nil {
+		n, err = w.siftAlone(ctx, how, from)
+	}
+	if n > 0 || err != nil {
+		return cmp.Or(err, errAgain)
+	}
+	return fmt.Errorf("read %s: %w", c.marker.name, errOdd)
+}
+
+// checkOne has a cell check a file.
+func (w *Writer) checkOne(ctx context.Context, from []source, does work) error {
+	dir, err := w.place.stage().Temp("check-")
+	if err != nil {
+		return err
+	}
+	defer dir.Discard()
+	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &does}, Files: filesOf(from), Work: dir}}
+	defer k.close()
+	return k.check(ctx, 0)
 }
 
 // claimed reads what a flushed file says it holds; nil of a merged one, of which the marker does.
@@ -208,4 +252,16 @@ func (l ledger) claim() *store.Claim {
 	return &store.Claim{Rows: int64(l.rows()), Key: "node, " + sessionColumn + ", " + rowColumn,
 		Join: "JOIN (VALUES " + strings.Join(spans, ", ") + ") AS claim(n, s, a, b) ON node = claim.n AND " +
 			sessionColumn + " = claim.s AND " + rowColumn + " BETWEEN claim.a AND claim.b"}
+}
+
+// counts is a ledger as what a merged file has of each stream.
+func (l ledger) counts() *store.Claim {
+	all := []string{"('', '', 0)"}
+	for stream, list := range l {
+		node, session, _ := strings.Cut(stream, "/")
+		all = append(all, fmt.Sprintf("('%s', '%s', %d)", node, session, ledger{stream: list}.rows()))
+	}
+	slices.Sort(all)
+	return &store.Claim{By: "node, " + sessionColumn, Counts: "SELECT n, s, k FROM (VALUES " + strings.Join(all, ", ") +
+		") AS told(n, s, k) WHERE k > 0"}
 }

@@ -131,7 +131,7 @@ func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 	if c == nil {
 		c = &content{}
 	}
-	m, err := readMarker(ctx, w.place, c)
+	m, err := w.marker(ctx, c)
 	if errors.Is(err, errBad) { // its rows are there, and those that come again may double
 		w.note("marker that can't be read: " + c.marker.name)
 		err = nil
@@ -197,6 +197,7 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 	if len(list) > 0 {
 		rows, err := w.file(ctx, h, p.generation, list)
 		if err != nil {
+			p.loaded = false // the file may be there all the same
 			return err
 		}
 		p.rows.addAll(rows)

@@ -72,6 +72,7 @@ type desk struct {
 	name     string
 	instance string
 	log      *slog.Logger
+	caught   *api.Catcher
 	work     func(ctx context.Context, q fanout.Question, a *answer)
 
 	refused   atomic.Int64 // questions that would change something, or read what is no table
@@ -88,7 +89,7 @@ type desk struct {
 }
 
 func newDesk(name string, log *slog.Logger) desk {
-	return desk{name: name, log: log, instance: rand.Text(), running: map[string]*answer{},
+	return desk{name: name, log: log, caught: api.NewCatcher(log), instance: rand.Text(), running: map[string]*answer{},
 		room: make(chan struct{}, maxAnswers), follows: make(chan struct{}, maxFollows),
 		line: make(chan struct{}, maxAnswers+maxWaits), silence: readPatience}
 }
@@ -294,7 +295,7 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	if leave, err := n.sessions.room(ctx, s.About.Live); err != nil {
 		api.Fail(w, err)
 	} else {
-		handle(ctx, q, w, n.evals.Handler(n.sessions.open(t, a.rights), a.rights, nil))
+		n.handle(ctx, q, w, n.evals.Handler(n.sessions.open(t, a.rights), a.rights, nil))
 		leave()
 	}
 	w.finish()
@@ -304,13 +305,13 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 }
 
 // handle has a handler answer the request that a question carries.
-func handle(ctx context.Context, q fanout.Question, w http.ResponseWriter, h http.Handler) {
+func (n *desk) handle(ctx context.Context, q fanout.Question, w http.ResponseWriter, h http.Handler) {
 	r, err := api.NewRequest(ctx, q.Method, q.Path, q.Body)
 	if err != nil { // take has let it pass: it is one of another version
 		http.Error(w, "no such question", http.StatusNotFound)
 		return
 	}
-	h.ServeHTTP(w, r)
+	n.caught.Wrap(h).ServeHTTP(w, r)
 }
 
 // answerMachine tells what is watched of the machine itself; nothing where nobody watches it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func newAttacker(t *testing.T, allow ...string) *attacker {
 	}
 	o := bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Cert: cert, Join: bus.NewToken(bus.Join, pin),
 		Ask: bus.NewToken(bus.Asks, pin), Grant: true, MaxDisk: 1 << 30, Log: log,
-		Known: func(string, string) bool { return true }}
+		Known: func(string, string, netip.Addr) error { return nil }}
 	server, err := bus.StartServer(o)
 	if err != nil {
 		t.Fatal(err)

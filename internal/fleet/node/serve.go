@@ -24,7 +24,7 @@ func ServeRows(ctx context.Context, conn *bus.Conn, log *slog.Logger, rows Rows,
 		d.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
 		w := d.writer(ctx, q, a, s.About.ID)
 		stop := w.live()
-		handle(ctx, q, w, rows(q.Of, a.rights))
+		d.handle(ctx, q, w, rows(q.Of, a.rights))
 		stop()
 		w.finish()
 		d.reply(q, fanout.Part{Kind: fanout.Done, Count: 1})

@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"time"
+)
+
+// How many new names there may be. Each is kept, written to the disk and told to who asks, and whoever has the join
+// token can make keys and names without end. A name that is known already needs none of this, so nodes that come back
+// are never refused. A cluster of 1,000 nodes joins at once, also from behind one address; one address can't take
+// the places of others, and needs ten hours for as many names as there may be.
+var (
+	namesOfOne = rate{burst: 1024, each: 0.5}
+	namesOfAll = rate{burst: 8192, each: 4}
+)
+
+// maxSources bounds the addresses that are told apart; those beyond share what one has.
+const maxSources = 4096
+
+// Why a name is not given, or a process not known.
+var (
+	errProcesses = errors.New("there are too many processes of one node")
+	errOther     = errors.New("the name belongs to another node")
+	errKey       = errors.New("the node's key has too many names")
+	errFull      = errors.New("there are too many nodes")
+	errHasty     = errors.New("too many new nodes in a short time")
+	errUnkept    = errors.New("the roster can't be written")
+)
+
+// sources are where new names came from lately.
+type sources struct {
+	all bucket
+	of  map[netip.Prefix]*bucket
+}
+
+// take says whether a new name may come from an address.
+func (s *sources) take(from netip.Addr, now time.Time) bool {
+	if s.of == nil {
+		s.of = map[netip.Prefix]*bucket{}
+	}
+	at := network(from)
+	if s.of[at] == nil && len(s.of) >= maxSources {
+		maps.DeleteFunc(s.of, func(_ netip.Prefix, b *bucket) bool { return b.full(namesOfOne, now) })
+		if len(s.of) >= maxSources {
+			at = netip.Prefix{}
+		}
+	}
+	if s.of[at] == nil {
+		s.of[at] = &bucket{}
+	}
+	return s.of[at].take(namesOfOne, 1, now) == 0 && s.all.take(namesOfAll, 1, now) == 0
+}
+
+// network is what one machine has of addresses: of IPv6 it may choose the lower half.
+func network(a netip.Addr) netip.Prefix {
+	a = a.Unmap()
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	at, _ := a.WithZone("").Prefix(bits) // the zero one, for no address
+	return at
+}
