@@ -106,7 +106,7 @@ func (a *commands) gather(ctx context.Context, o adviseOptions) (*advised, error
 	}
 	r := &advised{SchemaVersion: doc.JSONVersion, About: "this machine", Figures: found.Figures,
 		Safe: advise.ForMachine(found.Figures, found.Suggestions), Advice: []advise.Advice{}, Notes: []string{}}
-	if a.SessionDir == "" && a.Endpoint == "" {
+	if !a.Named() {
 		r.Advice = append(r.Advice, advise.Machine(found.Figures, found.Suggestions)...)
 		r.Notes = append(r.Notes, "no session was named, so nothing is measured: memgauge run -- python "+
 			"train.py makes one")

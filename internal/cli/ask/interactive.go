@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	typed "github.com/memgauge/memgauge/internal/prompt"
+	"github.com/memgauge/memgauge/internal/source"
 )
 
 func (a *commands) interactiveCommand() *cobra.Command {
@@ -67,7 +68,7 @@ func (a *commands) interactive(ctx context.Context) error {
 	p.lines = p.reader(ctx)
 	if t, err := a.Target(ctx); err == nil {
 		p.target = &t
-	} else if a.Endpoint != "" || a.SessionDir != "" {
+	} else if a.Named() {
 		return fmt.Errorf("interactive: %w", err)
 	}
 	p.greet()
@@ -242,19 +243,20 @@ func (p *talk) run(ctx context.Context, args []string) {
 	root := sub.RootCommand()
 	c, _, err := root.Find(args[:1])
 	if p.target != nil && err == nil && c != root && app.TakesSession(c) && app.IsCommand(root, args[0]) {
-		args = append([]string{"--target", p.target.Dir()}, app.TextArguments(args)...)
-	} else {
-		if args, err = sub.TakeEndpoint(root, args); err != nil {
-			sub.Report(err)
-			return
-		}
+		args = append([]string{"--target", p.target.Dir()}, args...)
 	}
-	root.SetArgs(args)
-	sub.Report(root.ExecuteContext(ctx))
+	sub.Report(sub.Execute(ctx, args))
 }
 
 func (p *talk) use(endpoint string) {
-	t, err := ask.Find(endpoint)
+	e, err := source.Parse(endpoint)
+	if err == nil && (e.Many || e.Lake != "") {
+		err = fmt.Errorf("use: %q is no session of this machine", endpoint)
+	}
+	var t ask.Target
+	if err == nil {
+		t, err = ask.Find(e.Wanted)
+	}
 	if err != nil {
 		p.a.Report(err)
 		return

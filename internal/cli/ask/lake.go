@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -55,8 +54,7 @@ func (o *LakeOptions) Given(f *pflag.FlagSet) string {
 
 // LakeOf is where the lake lies that the endpoint means: lake=WHERE.
 func LakeOf(a *app.App) (where string, ok bool) {
-	where, ok = strings.CutPrefix(a.Endpoint, "lake=")
-	return where, ok && a.SessionDir == ""
+	return a.Endpoint.Lake, a.Endpoint.Lake != "" && a.SessionDir == ""
 }
 
 // noLake refuses flags of lakes for what is none.

@@ -114,7 +114,7 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 		return fmt.Errorf("check: %w", err)
 	}
 	r.version = app.Version
-	if a.SessionDir != "" || a.Endpoint != "" {
+	if a.Named() {
 		if err := a.measure(ctx, r); err != nil {
 			return fmt.Errorf("check: %w", err)
 		}

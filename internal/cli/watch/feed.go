@@ -131,7 +131,7 @@ func (a *commands) feed(ctx context.Context, o feedOptions) error {
 
 // feedSource returns the session of an observed process, including its earlier rows, else this machine.
 func (a *commands) feedSource(ctx context.Context, o feedOptions) (*follow.Source, error) {
-	if a.Endpoint != "" || a.SessionDir != "" {
+	if a.Named() {
 		return a.sessionSource(ctx, true)
 	}
 	return follow.Machine(machine.Options{PID: o.pid, GPUs: localGPUs()})

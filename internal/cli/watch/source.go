@@ -13,7 +13,7 @@ import (
 // openSource opens the session that the command line names, else the only live one (and prints that), else this
 // machine.
 func (a *commands) openSource(ctx context.Context, o *watchOptions) (*follow.Source, error) {
-	if a.Endpoint != "" || a.SessionDir != "" {
+	if a.Named() {
 		return a.sessionSource(ctx, o.timed)
 	}
 	t, err := a.onlyLive(o)

@@ -78,7 +78,7 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 	switch {
 	case a.Job != nil:
 		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}
-	case a.Endpoint != "" || a.SessionDir != "" || a.Far != nil:
+	case a.Named():
 		t, err := a.Target(ctx)
 		if err != nil {
 			return err
@@ -230,7 +230,7 @@ func (s sessions) Open(_ context.Context, id string) (api.Session, error) {
 	if s.named != nil && id == s.id {
 		return s.named.Apart().Open(), nil
 	}
-	t, err := ask.Find(id)
+	t, err := ask.Find(ask.Wanted{Name: id})
 	if err != nil {
 		return nil, err
 	}
