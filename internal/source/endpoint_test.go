@@ -43,8 +43,9 @@ func TestParse(t *testing.T) {
 	}
 	for text, says := range map[string]string{"rank=x": `"x" is no rank`, "rank=-1": "is no rank",
 		"rank=1 rank=2": "said already",
-		"job=":          "names nothing", "hub resnet": "together with a hub", "27891 hub": "27891", "a rank=1 b": "one session",
-		"lake=": "names nothing", "job=a job=b": "said already", "a:1 b:2": "said already"} {
+		"job=":          "names nothing", "hub resnet": "together with a hub", "27891 hub": "27891",
+		"a rank=1 b": "one session",
+		"lake=":      "names nothing", "job=a job=b": "said already", "a:1 b:2": "said already"} {
 		if e, err := Parse(text); err == nil || !strings.Contains(err.Error(), says) || remedy.Of(err) == "" ||
 			e.Given() {
 			t.Errorf("%q: %+v, %v", text, e, err)

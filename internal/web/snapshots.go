@@ -313,7 +313,7 @@ func (s *Server) ofSession(ctx context.Context, key string) error {
 		return err
 	}
 	about, err := d.About(ctx)
-	s.doors.leave(d, err)
+	s.doors.leave(d)
 	if err != nil {
 		return err
 	}

@@ -353,36 +353,3 @@ func TestBadIntervals(t *testing.T) {
 		}
 	}
 }
-
-// broken is a session whose collector ends under some questions, as it does when a trainer is killed.
-func broken(times int) (s *scripted, asked *int) {
-	s, asked = session(), new(int)
-	s.query = func(_ api.QueryRequest, w io.Writer) error {
-		if *asked++; *asked <= times {
-			return fmt.Errorf("ask: %w", api.ErrBroken)
-		}
-		_, err := io.WriteString(w, "{}\n")
-		return err
-	}
-	return s, asked
-}
-
-// A question under which the collector ends is asked anew, and is no failure.
-func TestQuestionsOutliveTheCollector(t *testing.T) {
-	for _, c := range []call{{path: "/api/s/1/brief"}, {path: "/api/s/1/events"},
-		{method: "POST", path: "/api/s/1/query", body: `{"SQL":"SELECT 1","Format":"ndjson"}`}} {
-		s, asked := broken(2)
-		origin, client := serve(t, s, false)
-		enter(t, client, origin)
-		c.header = map[string]string{"Origin": origin}
-		if code, text, _ := c.do(t, client, origin); code != http.StatusOK || *asked != 3 {
-			t.Errorf("%s: %d after %d questions: %s", c.path, code, *asked, text)
-		}
-	}
-	s, asked := broken(1 << 30)
-	origin, client := serve(t, s, false)
-	enter(t, client, origin)
-	if code, _, _ := (call{path: "/api/s/1/brief"}).do(t, client, origin); code == http.StatusOK || *asked < 2 {
-		t.Errorf("a collector that never answers: %d after %d questions", code, *asked)
-	}
-}

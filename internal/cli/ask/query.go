@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
@@ -98,9 +97,17 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 	}
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
-	// If the collector was killed, nothing of the answer was shown yet, and the next connection starts another
-	// collector.
-	return ask.Retry(ctx, func() error { return a.queryOnce(ctx, o.Output, q) })
+	out, err := QuerySink(a.App, o.Output)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	defer out.Discard()
+	backend, err := a.Connect(ctx)
+	if err != nil {
+		return WhyCut(ctx, err)
+	}
+	defer backend.Close()
+	return RunQuery(ctx, backend, q, out)
 }
 
 // QueryRequest makes the request of the options and the statement.
@@ -118,20 +125,6 @@ func QueryRequest(ctx context.Context, a *app.App, o QueryOptions, sql string) (
 	}
 	timeout := time.Duration(o.timeout)
 	return api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: timeout}, nil
-}
-
-func (a *commands) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {
-	out, err := QuerySink(a.App, output)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	defer out.Discard()
-	backend, err := a.Connect(ctx)
-	if err != nil {
-		return WhyCut(ctx, err)
-	}
-	defer backend.Close()
-	return RunQuery(ctx, backend, q, out)
 }
 
 // colourless reports whether to send no colours: NO_COLOR is set (https://no-color.org), or the terminal has none.

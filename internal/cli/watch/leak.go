@@ -116,16 +116,12 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
-	defer func() { session.Close() }()
+	defer session.Close()
 	if about.Live {
 		err = a.leakWatch(ctx, o, session, t.IsLive)
 		if err != nil && ctx.Err() != nil {
 			err = nil // Ctrl-C: judge what is known by now
 			ctx = context.WithoutCancel(ctx)
-		}
-		if err == nil && !t.IsLive() { // it ended meanwhile: its collector is gone or going
-			session.Close()
-			session, err = t.Connect(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("leak: %w", err)
