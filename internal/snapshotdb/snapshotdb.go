@@ -42,6 +42,8 @@ type Tables struct {
 	Cut     string       // why the file ended before its time; ""
 }
 
+var _ api.Tabled = (*Tables)(nil)
+
 // Open makes the tables of a file or finds them in the cache. If the cache can't be written, they are made for this one
 // use.
 func Open(ctx context.Context, src Source) (*Tables, error) {

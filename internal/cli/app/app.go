@@ -16,6 +16,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/source"
@@ -277,7 +278,7 @@ func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 		return t, Usage(a.wrong)
 	case !a.found() && a.Endpoint.Many:
 		return t, Usage(fmt.Errorf("endpoint %q: many machines can't be asked here", a.said))
-	case !a.found() && a.Endpoint.Lake != "":
+	case a.Lake() != "":
 		return t, Usage(remedy.Add(errors.New("a lake is no session"), "query, tables and leak can be asked of one"))
 	case a.Far != nil:
 		t = *a.Far
@@ -293,6 +294,22 @@ func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 		t = t.Apart()
 	}
 	return t.Limited(a.Rights), err
+}
+
+// Lake is where the lake lies that the command line means; "": it means none.
+func (a *App) Lake() string {
+	if a.found() {
+		return ""
+	}
+	return a.Endpoint.Lake
+}
+
+// Rows gives the rows of the session, or those of a lake.
+func (a *App) Rows(ctx context.Context) (api.Tabled, error) {
+	if where := a.Lake(); where != "" {
+		return lake.Of(lake.Choice{Location: where}), nil
+	}
+	return a.Connect(ctx)
 }
 
 // Connect finds the session and connects to it.

@@ -43,8 +43,7 @@ func (a *commands) queryCommand() *cobra.Command {
 			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
 		Args: oneStatement,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, isLake := LakeOf(a.App)
-			if flag := o.Lake.Given(cmd.Flags()); flag != "" && !isLake {
+			if flag := o.Lake.Given(cmd.Flags()); flag != "" && a.Lake() == "" {
 				return noLake(flag, "query")
 			}
 			return a.query(cmd.Context(), o, args[0])
@@ -92,9 +91,6 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 		return err
 	}
 	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
-	if where, ok := LakeOf(a.App); ok {
-		return a.queryLake(ctx, o, where, q)
-	}
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	out, err := QuerySink(a.App, o.Output)
@@ -102,12 +98,25 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 		return fmt.Errorf("query: %w", err)
 	}
 	defer out.Discard()
-	backend, err := a.Connect(ctx)
+	from, err := a.from(ctx, o, q.SQL)
 	if err != nil {
 		return WhyCut(ctx, err)
 	}
-	defer backend.Close()
-	return RunQuery(ctx, backend, q, out)
+	defer from.Close()
+	return RunQuery(ctx, from, q, out)
+}
+
+// querier is who answers a statement.
+type querier interface {
+	api.Querier
+	io.Closer
+}
+
+func (a *commands) from(ctx context.Context, o QueryOptions, sql string) (querier, error) {
+	if where := a.Lake(); where != "" {
+		return o.Lake.from(ctx, where, sql)
+	}
+	return a.Connect(ctx)
 }
 
 // QueryRequest makes the request of the options and the statement.

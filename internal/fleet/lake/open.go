@@ -47,6 +47,8 @@ type Tables struct {
 	Note func(string)
 }
 
+var _ api.Tabled = (*Tables)(nil)
+
 // ErrTooMuch is a question for which more would have to be fetched than MaxDownload, or maxFiles read.
 var ErrTooMuch = errors.New("too much for one machine")
 
