@@ -22,6 +22,15 @@ type Tabled interface {
 	Close() error
 }
 
+// Files are what a session names on its machine's disk. Who wants to read one asks where it lies here: a session on
+// another machine says which that is, and what to do there.
+type Files interface {
+	// SnapshotFile is the memory snapshot that the session keeps.
+	SnapshotFile(ctx context.Context) (path string, err error)
+	// SourceFile is a file of the job's program, whose name may be relative to where that was started.
+	SourceFile(ctx context.Context, name string) (path string, err error)
+}
+
 // Session is the one interface to a session, live or finished, here or elsewhere. Sizes are in bytes and times in UTC.
 // Errors carry their remedy (package remedy) across any socket.
 //
@@ -29,6 +38,7 @@ type Tabled interface {
 // for both.
 type Session interface {
 	Tabled
+	Files
 	// About describes the session. It needs no connection.
 	About(ctx context.Context) (About, error)
 	// End returns whether the session still runs, and else how it ended.

@@ -37,6 +37,9 @@ func (s *scripted) End(context.Context) (api.End, error) {
 	return api.End{Live: live, Final: !live && (s.final == nil || s.final())}, nil
 }
 func (s *scripted) Close() error { return nil }
+func (s *scripted) SourceFile(_ context.Context, name string) (string, error) {
+	return filepath.Join(s.about.Cwd, name), nil
+}
 func (s *scripted) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 	return s.query(q, w)
 }
@@ -263,8 +266,7 @@ func TestSourceReadsOnlyWhatTheSessionNames(t *testing.T) {
 		}
 	}
 	s := session()
-	host, _ := os.Hostname()
-	s.about = api.About{Host: host, Cwd: dir, Started: time.Now()}
+	s.about = api.About{Cwd: dir, Started: time.Now()}
 	s.query = func(q api.QueryRequest, w io.Writer) error {
 		known := strings.Contains(q.SQL, "'train.py:2'") || strings.Contains(q.SQL, "'secret.txt:1'")
 		_, err := fmt.Fprintf(w, "{\"n\":%d}\n", map[bool]int{true: 1}[known])

@@ -138,7 +138,12 @@ func (r *advised) ask(ctx context.Context, s api.Session) error {
 			"(memgauge run --record-memory, or memgauge snapshot take)")
 		return nil
 	}
-	setting, note, err := advise.Allocator(ctx, about.Snapshot.Path)
+	var setting *advise.Advice
+	var note string
+	path, err := s.SnapshotFile(ctx)
+	if err == nil {
+		setting, note, err = advise.Allocator(ctx, path)
+	}
 	switch {
 	case err != nil:
 		r.Notes = append(r.Notes, fmt.Sprintf("the session's memory snapshot was not read: %v", err))
