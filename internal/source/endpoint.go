@@ -71,10 +71,12 @@ var errTwice = errors.New("that was said already")
 
 // take adds a word.
 func (e *Endpoint) take(word string) error {
-	name, value, _ := strings.Cut(word, "=")
+	name, value, keyed := strings.Cut(word, "=")
 	switch {
 	case word == "hub":
 		e.Many = true
+	case !keyed && !address.MatchString(word): // also one called job or lake
+		return e.session(word)
 	case name == "job":
 		return e.narrow(&e.Job, value)
 	case name == "node":

@@ -19,6 +19,9 @@ func TestParse(t *testing.T) {
 		{"0", Endpoint{Wanted: ask.Wanted{Name: "0"}}},
 		{"99999999999", Endpoint{Wanted: ask.Wanted{Name: "99999999999"}}},
 		{"resnet-3f2a1c", Endpoint{Wanted: ask.Wanted{Name: "resnet-3f2a1c"}}},
+		{"job", Endpoint{Wanted: ask.Wanted{Name: "job"}}},
+		{"rank rank=0", Endpoint{Wanted: ask.Wanted{Name: "rank", Rank: &zero}}},
+		{"lake", Endpoint{Wanted: ask.Wanted{Name: "lake"}}},
 		{"runs/7", Endpoint{Wanted: ask.Wanted{Dir: "runs/7"}}},
 		{"/my runs/a,b", Endpoint{Wanted: ask.Wanted{Dir: "/my runs/a,b"}}},
 		{"a b", Endpoint{Wanted: ask.Wanted{Name: "a b"}}}, // there is none
