@@ -163,6 +163,14 @@ func (l *limited) Record(ctx context.Context, q RecordRequest) (RecordReply, err
 	return may(l, MayRecord, "record", func() (RecordReply, error) { return l.s.Record(ctx, q) })
 }
 
+func (l *limited) SnapshotFile(ctx context.Context) (string, error) {
+	return may(l, MayRead, "snapshot", func() (string, error) { return l.s.SnapshotFile(ctx) })
+}
+
+func (l *limited) SourceFile(ctx context.Context, name string) (string, error) {
+	return may(l, MayRead, "source", func() (string, error) { return l.s.SourceFile(ctx, name) })
+}
+
 func (l *limited) Close() error { return l.s.Close() }
 
 // String names the rights.

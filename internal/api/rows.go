@@ -9,8 +9,9 @@ import (
 	"io"
 )
 
-// Querier answers SQL: a collector, or the database of a finished session. If Query fails, what it has written is not a
-// valid answer.
+// Querier answers SQL: it runs a statement and writes its result to w. If that fails, what it has written is not a
+// valid answer. A w with a method Reset, which forgets what was written, lets an answer whose collector has ended be
+// given anew by its successor.
 type Querier interface {
 	Query(ctx context.Context, q QueryRequest, w io.Writer) error
 }

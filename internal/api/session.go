@@ -14,12 +14,31 @@ import (
 // its meaning. A request that a session does not know yet is refused with ErrUnknown.
 const Version = 1
 
+// Tabled has rows that SQL asks: a session, a lake, the tables of a snapshot.
+type Tabled interface {
+	Querier
+	// Tables describes the tables; with all, memgauge's internal ones too.
+	Tables(ctx context.Context, all bool) ([]model.Table, error)
+	Close() error
+}
+
+// Files are what a session names on its machine's disk. Who wants to read one asks where it lies here: a session on
+// another machine says which that is, and what to do there.
+type Files interface {
+	// SnapshotFile is the memory snapshot that the session keeps.
+	SnapshotFile(ctx context.Context) (path string, err error)
+	// SourceFile is a file of the job's program, whose name may be relative to where that was started.
+	SourceFile(ctx context.Context, name string) (path string, err error)
+}
+
 // Session is the one interface to a session, live or finished, here or elsewhere. Sizes are in bytes and times in UTC.
 // Errors carry their remedy (package remedy) across any socket.
 //
 // Requests with a Choice go to live processes and fail for a finished session. The others read the stored rows and work
 // for both.
 type Session interface {
+	Tabled
+	Files
 	// About describes the session. It needs no connection.
 	About(ctx context.Context) (About, error)
 	// End returns whether the session still runs, and else how it ended.
@@ -27,10 +46,6 @@ type Session interface {
 	// Processes lists the job's observed processes, the main trainer first.
 	Processes(ctx context.Context, q ProcessesRequest) ([]Process, error)
 
-	// Query runs a statement and writes its result to w. If it fails, what it has written is not a valid answer.
-	Query(ctx context.Context, q QueryRequest, w io.Writer) error
-	// Tables describes the tables; with all, memgauge's internal ones too.
-	Tables(ctx context.Context, all bool) ([]model.Table, error)
 	// Summary describes the session in figures; Outcome adds the verdict in one line if the session is over.
 	Summary(ctx context.Context) (Summary, error)
 	Outcome(ctx context.Context) (Summary, error)
@@ -55,8 +70,6 @@ type Session interface {
 	Snapshot(ctx context.Context, q SnapshotRequest, w io.Writer) (SnapshotReply, error)
 	// Record switches PyTorch's memory history, which snapshots contain, on or off.
 	Record(ctx context.Context, q RecordRequest) (RecordReply, error)
-
-	Close() error
 }
 
 // About describes a session. Only Live changes.

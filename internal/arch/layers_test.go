@@ -48,8 +48,9 @@ var onlyImporter = map[string]string{
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
 	"internal/collector": "internal/observe",
-	"internal/ask":       "internal/observe internal/cli internal/fleet/node", // the client: what answers needs none
-	"internal/owner":     "internal/collector internal/ask",                   // they alone take a session's lock
+	// the client: what answers needs none
+	"internal/ask":   "internal/observe internal/cli internal/fleet/node internal/source",
+	"internal/owner": "internal/collector internal/ask", // they alone take a session's lock
 	// they alone start processes of this binary
 	"internal/keeper":        "internal/collector internal/ask internal/observe",
 	"internal/cell":          "internal/collector internal/ask internal/fleet/lake internal/cli/ask internal/doctor",

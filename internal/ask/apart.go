@@ -42,9 +42,6 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	return api.Handler(svc, api.Reading|api.MayFinish, func() {}), nil
 }
 
-// maxQuestion bounds a question to a finished session whatever limit it has itself: then its process is killed.
-const maxQuestion = 10 * time.Minute
-
 // apart is a finished session for which a process of its own answers: what is asked comes from outside, and this
 // process must outlive it. The process begins with the first question. One that has failed an answer gets no further
 // questions, since what failed may have left it without memory; the next question has another begin.
@@ -131,16 +128,10 @@ func through[T any](ctx context.Context, a *apart, own time.Duration,
 	if err != nil {
 		return v, err
 	}
-	ctx, cancel := cell.Bound(ctx, own, maxQuestion)
-	defer cancel()
-	v, err = ask(ctx, w.Cell)
-	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, api.ErrTimeout) {
-			err = cause
-		} else {
-			err = w.Why(err)
-		}
-	}
+	err = w.Within(ctx, own, func(ctx context.Context) (err error) {
+		v, err = ask(ctx, w.Cell)
+		return err
+	})
 	a.leave(w, err)
 	return v, err
 }

@@ -78,7 +78,7 @@ func find(ctx context.Context, s *session.Session, apart bool) (database, error)
 	if s.Live() {
 		err := wake(ctx, s)
 		if err == nil {
-			return live{api.NewClient(s.Socket()), s}, nil
+			return live{api.NewClient(s.Socket())}, nil
 		}
 		if s.Live() {
 			if b, rerr := reading(apart)(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil &&
@@ -91,22 +91,78 @@ func find(ctx context.Context, s *session.Session, apart bool) (database, error)
 	return finished(ctx, s, reading(apart))
 }
 
-// from sends a request to whoever has the database.
-func from[T any](ctx context.Context, o *opened, ask func(database) (T, error)) (v T, err error) {
-	db, err := o.database(ctx)
-	if err != nil {
-		return v, err
+// leave gives up the connection to a collector that has ended: who asks next looks for its successor, or for the
+// finished session.
+func (o *opened) leave(db database) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.db == db {
+		o.db = nil
 	}
-	return ask(db)
+	_ = db.Close() // only what is idle: others may still wait for their answers
 }
 
-// Query runs a statement.
-func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	db, err := o.database(ctx)
-	if err != nil {
-		return err
+// settle has the finished session answer, and no collector that is about to end and may not have stored all.
+func (o *opened) settle() {
+	o.mu.Lock()
+	db, isLive := o.db.(live)
+	o.mu.Unlock()
+	if isLive && !o.S.Live() {
+		o.leave(db)
 	}
-	return db.Query(ctx, q, w)
+}
+
+// through sends a request to whoever has the database. Where a collector ends under it, who has it then is asked:
+// another collector, or this process, which finishes the session first. This is the one place where that happens. anew
+// says whether the answer can begin again.
+func (o *opened) through(ctx context.Context, anew func() bool, ask func(database) error) error {
+	return retry(ctx, anew, func() error {
+		db, err := o.database(ctx)
+		if err != nil {
+			return err
+		}
+		if err = ask(db); errors.Is(err, api.ErrBroken) {
+			o.leave(db)
+		}
+		return err
+	})
+}
+
+// from is through for an answer that is a value.
+func from[T any](ctx context.Context, o *opened, ask func(database) (T, error)) (v T, err error) {
+	err = o.through(ctx, always, func(db database) (err error) {
+		v, err = ask(db)
+		return err
+	})
+	return v, err
+}
+
+func always() bool { return true }
+
+// begun notes what was written of an answer, which begins again only where that can be forgotten.
+type begun struct {
+	io.Writer
+	some bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.some = true
+	return b.Writer.Write(p)
+}
+
+func (b *begun) anew() bool {
+	if w, ok := b.Writer.(interface{ Reset() }); ok && b.some {
+		w.Reset()
+		b.some = false
+	}
+	return !b.some
+}
+
+// Query runs a statement. If w has a method Reset, which forgets what was written, an answer that has begun can be
+// given anew.
+func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	out := &begun{Writer: w}
+	return o.through(ctx, out.anew, func(db database) error { return db.Query(ctx, q, out) })
 }
 
 // Tables describes the tables.
@@ -126,15 +182,18 @@ func (o *opened) Outcome(ctx context.Context) (api.Summary, error) {
 
 // Events calls take for each event.
 func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error {
-	db, err := o.database(ctx)
-	if err != nil {
-		return err
-	}
-	return db.Events(ctx, q, take)
+	some := false
+	return o.through(ctx, func() bool { return !some }, func(db database) error {
+		return db.Events(ctx, q, func(e api.Event) error {
+			some = true
+			return take(e)
+		})
+	})
 }
 
-// Leak judges the session.
+// Leak judges the session: where it has ended, all of it.
 func (o *opened) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
+	o.settle()
 	return from(ctx, o, func(db database) (detect.Report, error) { return db.Leak(ctx, q) })
 }
 

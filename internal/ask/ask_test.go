@@ -3,6 +3,8 @@ package ask
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,8 +14,10 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/sock"
 	"github.com/memgauge/memgauge/internal/wire"
@@ -294,6 +298,66 @@ func TestFinishWithoutItsCollector(t *testing.T) {
 	}
 	dying.Close()
 	<-ended
+}
+
+// ends is a collector that is killed under every question.
+type ends struct {
+	database
+	asked int
+}
+
+func (e *ends) Query(_ context.Context, _ api.QueryRequest, w io.Writer) error {
+	e.asked++
+	_, _ = io.WriteString(w, "half of an ans")
+	return fmt.Errorf("query: %w", api.ErrBroken)
+}
+
+func (e *ends) Leak(context.Context, api.LeakRequest) (detect.Report, error) {
+	e.asked++
+	return detect.Report{}, fmt.Errorf("leak: %w", api.ErrBroken)
+}
+
+func (e *ends) Close() error { return nil }
+
+// TestWhoComesNextAnswers: a question whose collector ends under it is asked of whoever has the rows then, here of the
+// finished session, and nobody who asks knows of it. What was written of an answer is forgotten first; where that can't
+// be, the answer is a broken one.
+func TestWhoComesNextAnswers(t *testing.T) {
+	s := orphan(t, 5)
+	finish(t, s)
+	gone := &ends{}
+	o := &opened{Job: service.Job{S: s}, db: gone}
+	defer o.Close()
+	if n, _ := countSteps(t, o); n != "5" || gone.asked != 1 {
+		t.Errorf("%s steps, after %d questions", n, gone.asked)
+	}
+	o.leave(o.db)
+	o.db = gone
+	if _, err := o.Leak(t.Context(), api.LeakRequest{}); err != nil || gone.asked != 2 {
+		t.Errorf("%v, after %d questions", err, gone.asked)
+	}
+	o.leave(o.db)
+	o.db = gone
+	var out strings.Builder
+	err := o.Query(t.Context(), api.QueryRequest{SQL: "SELECT 1", Format: "csv"}, struct{ io.Writer }{&out})
+	if !errors.Is(err, api.ErrBroken) || out.String() != "half of an ans" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// TestTheEndIsJudgedWhole: a session that has ended is judged from all that was stored of it, whoever answered before.
+func TestTheEndIsJudgedWhole(t *testing.T) {
+	s := orphan(t, 5)
+	finish(t, s)
+	o := &opened{Job: service.Job{S: s}, db: live{api.NewClient(filepath.Join(t.TempDir(), "nobody"))}}
+	defer o.Close()
+	o.settle()
+	if o.db != nil {
+		t.Error("the client of its collector is still asked")
+	}
+	if _, err := o.Leak(t.Context(), api.LeakRequest{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRetry: only what a killed collector left unanswered is asked again, and not for ever.

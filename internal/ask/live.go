@@ -7,10 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/keeper"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -68,47 +65,11 @@ func listens(ctx context.Context, s *session.Session) (up, dying bool) {
 	return true, err == nil && proc.New("/proc").Dying(pid)
 }
 
-// live is a client of a collector. If the collector is killed during a request, another one is started and the request
-// repeated once. Queries are not repeated here: only the caller knows how much of the answer was shown already.
-type live struct {
-	*api.Client
-	s *session.Session
-}
+// live is a client of a collector.
+type live struct{ *api.Client }
 
-func (l live) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	return again(ctx, l, func() ([]model.Table, error) { return l.Client.Tables(ctx, all) })
-}
-
-func (l live) Summary(ctx context.Context) (api.Summary, error) {
-	return again(ctx, l, func() (api.Summary, error) { return l.Client.Summary(ctx) })
-}
-
-func (l live) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
-	return again(ctx, l, func() (*monitor.Report, error) { return l.Client.OOM(ctx, q) })
-}
-
+// Outcome is no more than the summary while the session lives.
 func (l live) Outcome(ctx context.Context) (api.Summary, error) { return l.Summary(ctx) }
-
-func (l live) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
-	return again(ctx, l, func() (detect.Report, error) { return l.Client.Leak(ctx, q) })
-}
-
-func (l live) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
-	return again(ctx, l, func() (api.CensusReply, error) { return l.Client.Census(ctx, q) })
-}
-
-func again[T any](ctx context.Context, l live, ask func() (T, error)) (v T, err error) {
-	first := true
-	err = Retry(ctx, func() error {
-		if !first && wake(ctx, l.s) != nil {
-			return err
-		}
-		first = false
-		v, err = ask()
-		return err
-	})
-	return v, err
-}
 
 // A killed collector may take a tenth of a second until all its threads have ended. Until then its socket accepts
 // clients, and their requests break.
@@ -117,12 +78,15 @@ const (
 	dyingPoll = 20 * time.Millisecond
 )
 
-// Retry repeats a request whose collector was killed meanwhile. It repeats it once for a new collector, and in addition
-// while the answer may still come from the one that is ending. It stops there, because the request itself may be what
-// kills collectors.
-func Retry(ctx context.Context, ask func() error) error {
+// Retry repeats work whose collector was killed meanwhile, and that can begin again. It repeats it once for a new
+// collector, and in addition while the answer may still come from the one that is ending. It stops there, because the
+// request itself may be what kills collectors.
+func Retry(ctx context.Context, ask func() error) error { return retry(ctx, always, ask) }
+
+// retry is Retry as long as anew says that it can begin again.
+func retry(ctx context.Context, anew func() bool, ask func() error) error {
 	err := ask()
-	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {
+	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken) && anew(); {
 		last := time.Now().After(end)
 		if err = ask(); last || !keeper.Rest(ctx, dyingPoll) {
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"syscall"
 	"time"
 
@@ -30,29 +29,17 @@ type local struct {
 	*service.Service
 	owner *owner.Owner
 	lock  *session.Lock
-	stuck chan struct{} // closed when a query can't be stopped: only the end of the process frees its resources
+	stuck *service.Stuck
 }
 
 // Query returns in time even if the database doesn't.
 func (l *local) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	done := make(chan error, 1)
-	go func() { done <- l.Service.Query(ctx, q, w) }()
-	select {
-	case err := <-done:
-		return err
-	case <-l.stuck:
-	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+	return l.stuck.Query(ctx, l.Service, q, w)
 }
 
 func (l *local) Close() error {
-	select {
-	case <-l.stuck:
+	if l.stuck.Hangs() {
 		return nil
-	default:
 	}
 	err := l.owner.Close()
 	l.lock.Release()
@@ -69,9 +56,8 @@ func asItIs(ctx context.Context, s *session.Session, note string) (database, err
 	if err != nil {
 		return nil, err
 	}
-	stuck := make(chan struct{})
-	var once sync.Once
-	o, err := owner.Open(ctx, s, true, func(string) { once.Do(func() { close(stuck) }) })
+	stuck := service.NewStuck()
+	o, err := owner.Open(ctx, s, true, stuck.Tell)
 	if err != nil {
 		lock.Release()
 		return nil, err

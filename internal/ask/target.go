@@ -62,10 +62,12 @@ var (
 	ErrGone      = service.ErrGone      // there is no such process
 )
 
-// Find resolves an endpoint: a PID, a name or id, a directory, rank=N, or "" for the only live session, else the newest
-// finished one.
-func Find(endpoint string) (Target, error) {
-	t, err := session.Resolve(endpoint)
+// Wanted says which session is meant: by a PID, a name or id, a directory, or by nothing.
+type Wanted = session.Wanted
+
+// Find finds the session that is meant; where none is named, the only live session, else the newest finished one.
+func Find(w Wanted) (Target, error) {
+	t, err := session.Resolve(w)
 	return Target{s: t.Session, PID: t.PID, Rank: t.Rank, Note: t.Note}, err
 }
 

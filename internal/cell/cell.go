@@ -210,11 +210,24 @@ var killed = "signal: " + syscall.SIGKILL.String() // of os.ProcessState
 // to stop (store.Patience).
 const slack = 2 * time.Second
 
-// Bound gives a question the time it may take: its own limit, or most where that is less. A cell that has not answered
-// by then is to be closed.
-func Bound(ctx context.Context, own, most time.Duration) (context.Context, context.CancelFunc) {
-	limit, wait := most, most
-	if own > 0 && own < most {
+// mostTime bounds a question whatever limit it has itself: then its process is to be killed.
+const mostTime = 10 * time.Minute
+
+// Within gives a question the time it may take, its own limit or mostTime where that is less, and explains why it has
+// no answer. A cell that has failed one is to be closed.
+func (c *Cell) Within(ctx context.Context, own time.Duration, ask func(context.Context) error) error {
+	ctx, cancel := bound(ctx, own)
+	defer cancel()
+	err := ask(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, api.ErrTimeout) {
+		return cause
+	}
+	return c.Why(err)
+}
+
+func bound(ctx context.Context, own time.Duration) (context.Context, context.CancelFunc) {
+	limit, wait := mostTime, mostTime
+	if own > 0 && own < mostTime {
 		limit, wait = own, own+slack
 	}
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("query: %w of %s", api.ErrTimeout, limit))

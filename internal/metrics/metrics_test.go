@@ -153,7 +153,8 @@ func (s *tables) leak(ctx context.Context, from api.Session) (detect.Report, err
 	return from.Leak(ctx, api.LeakRequest{})
 }
 
-// TestSource: a collector that dies is found anew; a session is judged now and then; what has ended is asked no more.
+// TestSource: a session that failed is opened anew by the next reading; a session is judged now and then; what has
+// ended is asked no more.
 func TestSource(t *testing.T) {
 	s := open(t, &model.Batch{})
 	connected := 0
@@ -174,7 +175,10 @@ func TestSource(t *testing.T) {
 		return r
 	}
 	read()
-	s.broken = true
+	s.broken, source.at = true, time.Time{}
+	if r, err := source.Read(t.Context()); err == nil {
+		t.Errorf("a session that fails: %+v", r)
+	}
 	read()
 	if connected != 2 || s.judged != 1 {
 		t.Errorf("connected %d times, judged %d times", connected, s.judged)

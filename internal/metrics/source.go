@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ const (
 	endPoll = 2 * time.Second
 )
 
-// Source reads a session repeatedly, also after its collector died and the job ended. It keeps the last values of a job
+// Source reads a session repeatedly, also after the job ended. It keeps the last values of a job
 // that has ended, and then sends no more requests.
 type Source struct {
 	connect func(context.Context) (api.Session, error)
@@ -52,10 +51,6 @@ func (s *Source) Read(ctx context.Context) (Reading, error) {
 		return s.last, nil
 	}
 	reading, err := s.read(ctx)
-	if errors.Is(err, api.ErrBroken) { // the collector was killed, or ended with the job: connect finds another
-		s.drop()
-		reading, err = s.read(ctx)
-	}
 	if err != nil {
 		s.drop()
 		return Reading{}, err

@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -29,6 +31,27 @@ func AboutOf(s *session.Session) api.About {
 
 // About describes the session.
 func (j Job) About(context.Context) (api.About, error) { return AboutOf(j.S), nil }
+
+// SnapshotFile is the snapshot in the session's directory.
+func (j Job) SnapshotFile(context.Context) (string, error) {
+	kept, ok := j.S.Snapshot()
+	if !ok {
+		return "", AboutOf(j.S).NoSnapshot()
+	}
+	return kept.Path, nil
+}
+
+// SourceFile is a file of the program, if that ran on a host of this name: on another one, or in a container, another
+// file may have its path.
+func (j Job) SourceFile(_ context.Context, name string) (string, error) {
+	if host, _ := os.Hostname(); host != j.S.Meta.Host {
+		return "", AboutOf(j.S).SourceElsewhere()
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(j.S.Meta.Cwd, name)
+	}
+	return name, nil
+}
 
 // End returns how the session ended.
 func (j Job) End(context.Context) (api.End, error) { return EndOf(j.S) }

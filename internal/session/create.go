@@ -354,6 +354,8 @@ func nameOf(command []string) string {
 
 const maxName = 64 // it becomes part of a file name and of a line in `list`
 
+func isNumber(s string) bool { _, err := strconv.ParseUint(s, 10, 31); return err == nil }
+
 // CheckName says why a session may not have a name.
 func CheckName(n string) error {
 	switch {

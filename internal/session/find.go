@@ -63,54 +63,50 @@ func Scan() (all []*Session, left []error, err error) {
 	return all, left, nil
 }
 
-// Target is a session and, where the endpoint named one, a process of it.
+// Wanted says which session is meant: by one of the first three, or by none.
+type Wanted struct {
+	PID  int    // of a process of it
+	Name string // its name or id, or a directory without a slash
+	Dir  string // its directory
+	Rank *int   // of the process that is meant; nil: none in particular
+}
+
+// Target is a session and, where one was named, a process of it.
 type Target struct {
 	*Session
-	PID  int    // 0 if the endpoint named none
-	Rank int    // -1 if the endpoint named none
+	PID  int    // 0 if none was named
+	Rank int    // -1 if none was named
 	Note string // one line for the user if memgauge made the choice
 }
 
-// Resolve finds the session that an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live
-// one, else the newest finished one.
-func Resolve(endpoint string) (Target, error) {
+// Resolve finds the session that is meant; where none was named, it is the only live one, else the newest finished one.
+func Resolve(w Wanted) (Target, error) {
 	t := Target{Rank: -1}
+	if w.Rank != nil {
+		t.Rank = *w.Rank
+	}
 	var err error
 	switch {
-	case endpoint == "":
-		t.Session, t.Note, err = unnamed()
-	case strings.HasPrefix(endpoint, "rank="):
-		t.Session, t.Note, err = unnamed()
-		if err == nil {
-			t.Rank, err = parseRank(endpoint)
+	case w.Dir != "":
+		t.Session, err = Open(w.Dir)
+	case w.PID != 0:
+		t.Session, err = byPID(w.PID)
+		if t.Session != nil && t.Session.hasRing(w.PID) {
+			t.PID = w.PID
 		}
-	case strings.ContainsRune(endpoint, '/') || isSession(endpoint):
-		t.Session, err = Open(endpoint)
-	case isNumber(endpoint):
-		pid, _ := strconv.Atoi(endpoint)
-		t.Session, err = byPID(endpoint, pid)
-		if t.Session != nil && t.Session.hasRing(pid) {
-			t.PID = pid
-		}
+	case w.Name != "" && isSession(w.Name):
+		t.Session, err = Open(w.Name)
+	case w.Name != "":
+		t.Session, err = byName(w.Name)
 	default:
-		t.Session, err = byName(endpoint)
+		t.Session, t.Note, err = unnamed()
 	}
 	return t, err
 }
 
-func isNumber(s string) bool { _, err := strconv.ParseUint(s, 10, 31); return err == nil }
-
 func isSession(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, metaFile))
 	return err == nil
-}
-
-func parseRank(endpoint string) (int, error) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(endpoint, "rank="), 10, 31)
-	if err != nil {
-		return 0, fmt.Errorf("endpoint %q: not a rank", endpoint)
-	}
-	return int(n), nil
 }
 
 // ErrAmbiguous means that the user must name the session.
@@ -195,7 +191,7 @@ func byName(name string) (*Session, error) {
 // byPID finds the session of a process: one in which it has a ring, is the command or memgauge run, or is any
 // descendant of the command. Otherwise it is the newest finished session that had such a process, or the session with
 // that id (before newID avoided ids made of digits).
-func byPID(text string, pid int) (*Session, error) {
+func byPID(pid int) (*Session, error) {
 	all, err := All()
 	if err != nil {
 		return nil, err
@@ -212,7 +208,7 @@ func byPID(text string, pid int) (*Session, error) {
 			return s, nil
 		}
 	}
-	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == text }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == strconv.Itoa(pid) }); i >= 0 {
 		return all[i], nil
 	}
 	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process", pid, ErrNone),

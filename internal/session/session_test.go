@@ -95,28 +95,29 @@ func TestResolve(t *testing.T) {
 	if err := live.SetProcess(p); err != nil {
 		t.Fatal(err)
 	}
-	for endpoint, want := range map[string]*Session{
-		"": live, "live": live, live.Meta.ID: live, "liv": live, elsewhere: live, pidText(p.PID): live, "rank=3": live,
-		"old": old, "99999999": old,
+	three := 3
+	for w, want := range map[Wanted]*Session{
+		{}: live, {Name: "live"}: live, {Name: live.Meta.ID}: live, {Name: "liv"}: live, {Dir: elsewhere}: live,
+		{PID: p.PID}: live, {Rank: &three}: live, {Name: "old"}: old, {PID: 99999999}: old,
 	} {
-		got, err := Resolve(endpoint)
+		got, err := Resolve(w)
 		if err != nil || got.Session.Dir != want.Dir {
-			t.Errorf("Resolve(%q) = %v, %v; want %s", endpoint, got.Session, err, want.Meta.Name)
+			t.Errorf("Resolve(%+v) = %v, %v; want %s", w, got.Session, err, want.Meta.Name)
 		}
 	}
-	if got, _ := Resolve("rank=3"); got.Rank != 3 {
-		t.Errorf("rank=3 gave rank %d", got.Rank)
+	if got, _ := Resolve(Wanted{Name: "live", Rank: &three}); got.Rank != 3 {
+		t.Errorf("rank 3 gave rank %d", got.Rank)
 	}
-	for _, endpoint := range []string{"nothing", "1", "/no/such/dir", "rank=x"} {
-		if _, err := Resolve(endpoint); err == nil {
-			t.Errorf("Resolve(%q) found something", endpoint)
+	for _, w := range []Wanted{{Name: "nothing"}, {PID: 1}, {Dir: "/no/such/dir"}} {
+		if _, err := Resolve(w); err == nil {
+			t.Errorf("Resolve(%+v) found something", w)
 		}
 	}
 	second := create(t, Options{Name: "second"})
 	if err := second.SetProcess(p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Resolve(""); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "second") ||
+	if _, err := Resolve(Wanted{}); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "second") ||
 		!strings.Contains(err.Error(), "live") {
 		t.Errorf("two live sessions: %v", err)
 	}
@@ -135,16 +136,14 @@ func TestAnIDIsNoPID(t *testing.T) {
 	if err := s.write(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Resolve("902822"); err != nil || got.Session.Dir != s.Dir {
+	if got, err := Resolve(Wanted{PID: 902822}); err != nil || got.Session.Dir != s.Dir {
 		t.Errorf("%v, %v", got.Session, err)
 	}
 }
 
-func pidText(pid int) string { return strconv.Itoa(pid) }
-
 func TestFinishedIsNewestAndSaysSo(t *testing.T) {
 	home(t)
-	if _, err := Resolve(""); !errors.Is(err, ErrNone) {
+	if _, err := Resolve(Wanted{}); !errors.Is(err, ErrNone) {
 		t.Errorf("no session: %v", err)
 	}
 	for _, n := range []string{"one", "two"} {
@@ -152,7 +151,7 @@ func TestFinishedIsNewestAndSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := Resolve("")
+	got, err := Resolve(Wanted{})
 	if err != nil || got.Meta.Name != "two" || !strings.Contains(got.Note, "two") {
 		t.Errorf("%v, note %q, %v", got.Session, got.Note, err)
 	}

@@ -27,6 +27,7 @@ type Sink interface {
 	io.Writer
 	Commit() error
 	Discard() // does nothing after commit
+	Reset()   // forgets what was written
 }
 
 // MemorySpool is how many bytes of output are kept in memory: 100,000 rows of a typical result. The rest goes to a
@@ -87,6 +88,9 @@ func (s *Spool) Discard() {
 	s.head = nil
 }
 
+// Reset forgets the output.
+func (s *Spool) Reset() { s.Discard() }
+
 // replacement is a file that takes the place of another in one step.
 type replacement struct {
 	*os.File
@@ -94,10 +98,20 @@ type replacement struct {
 	temp string
 	name string
 	path string // for messages
+
+	kept error // why a part that was to be forgotten may still be there
+}
+
+func (r *replacement) Reset() {
+	_, err := r.Seek(0, io.SeekStart)
+	r.kept = errors.Join(r.kept, err, r.Truncate(0))
 }
 
 func (r *replacement) Commit() error {
-	err := r.Sync() // else a crash soon after may leave the new name with no bytes behind it
+	err := r.kept
+	if err == nil {
+		err = r.Sync() // else a crash soon after may leave the new name with no bytes behind it
+	}
 	if cerr := r.Close(); err == nil {
 		err = cerr
 	}
@@ -299,7 +313,7 @@ func createBeside(path string, dir *rootdir.Dir, name string, perm uint32) (*rep
 	if err != nil {
 		return nil, err
 	}
-	return &replacement{f, dir, temp, name, path}, nil
+	return &replacement{File: f, dir: dir, temp: temp, name: name, path: path}, nil
 }
 
 func openDevice(dir *rootdir.Dir, name string) (Sink, error) {

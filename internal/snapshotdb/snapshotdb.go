@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
@@ -38,10 +37,12 @@ type Source struct {
 type Tables struct {
 	service service.Service
 	db      *store.DB
-	stuck   chan struct{} // closed when a query can't be stopped: only the end of the process frees its resources
-	discard *rootdir.Dir  // removed at the end; nil: there is none
-	Cut     string        // why the file ended before its time; ""
+	stuck   *service.Stuck
+	discard *rootdir.Dir // removed at the end; nil: there is none
+	Cut     string       // why the file ended before its time; ""
 }
+
+var _ api.Tabled = (*Tables)(nil)
 
 // Open makes the tables of a file or finds them in the cache. If the cache can't be written, they are made for this one
 // use.
@@ -218,9 +219,8 @@ func open(ctx context.Context, path string) (*Tables, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return nil, err
 	}
-	t := &Tables{stuck: make(chan struct{})}
-	var once sync.Once
-	db, err := store.OpenSnapshot(ctx, path, func(string) { once.Do(func() { close(t.stuck) }) })
+	t := &Tables{stuck: service.NewStuck()}
+	db, err := store.OpenSnapshot(ctx, path, t.stuck.Tell)
 	if err != nil {
 		return nil, err
 	}
@@ -236,18 +236,11 @@ func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 	if err := store.BoundMemory(); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() { done <- t.service.Query(ctx, q, w) }()
-	select {
-	case err := <-done:
+	err := t.stuck.Query(ctx, &t.service, q, w)
+	if !t.stuck.Hangs() {
 		store.UnboundMemory()
-		return err
-	case <-t.stuck:
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+	return err
 }
 
 // Tables describes the tables; with all, those behind them too.
@@ -267,10 +260,8 @@ func (t *Tables) Export(ctx context.Context, sql string, w io.Writer) error {
 
 // Close closes the tables, and removes them if they are not in the cache.
 func (t *Tables) Close() error {
-	select {
-	case <-t.stuck:
+	if t.stuck.Hangs() {
 		return nil
-	default:
 	}
 	err := t.db.Close()
 	if t.discard != nil {

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -160,18 +159,8 @@ const (
 	slowEvery = 5
 )
 
-// read asks for what is new. A session whose collector has ended is opened anew.
-func (r *reader) read(ctx context.Context) (batch, error) {
-	b, err := r.once(ctx)
-	if errors.Is(err, api.ErrBroken) {
-		_ = r.s.Close()
-		b, err = r.once(ctx)
-	}
-	return b, err
-}
-
-// once reads at first everything, in buckets.
-func (r *reader) once(ctx context.Context) (b batch, err error) {
+// read asks for what is new, at first for everything, in buckets.
+func (r *reader) read(ctx context.Context) (b batch, err error) {
 	b.bucket = fresh
 	if !r.begun {
 		var span []struct {

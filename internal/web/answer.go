@@ -37,7 +37,7 @@ func (s *Server) asked(answer question) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), answerPatience)
 		defer cancel()
 		var v any
-		err := s.doors.through(ctx, r.PathValue("id"), always, func(d *door) (err error) {
+		err := s.doors.through(ctx, r.PathValue("id"), func(d *door) (err error) {
 			v, err = answer(ctx, d, params(r.URL.Query()))
 			return err
 		})

@@ -30,8 +30,7 @@ func (s *Server) query(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &begun{w: w, kind: kind}
-	unseen := func() bool { return !out.some }
-	err := s.doors.through(r.Context(), r.PathValue("id"), unseen, func(d *door) error {
+	err := s.doors.through(r.Context(), r.PathValue("id"), func(d *door) error {
 		return d.Query(r.Context(), api.QueryRequest{SQL: q.SQL, Format: q.Format, Timeout: queryLimit}, out)
 	})
 	switch {
@@ -101,7 +100,7 @@ func (s *Server) eval(w http.ResponseWriter, r *http.Request) {
 		out.Write(text)
 		return nil
 	}})
-	s.doors.leave(d, err)
+	s.doors.leave(d)
 	answer.Output, answer.Results = out.String(), got.Results
 	for i := range got.Results {
 		x := &got.Results[i]

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -30,7 +29,7 @@ type door struct {
 	id    string
 	users int
 	last  time.Time
-	stale bool // the session has ended since: who comes next opens it anew
+	stale bool // what was made of the session is of before its end: who comes next opens it anew
 
 	overviews overviews
 }
@@ -55,14 +54,12 @@ func (d *doors) enter(ctx context.Context, id string) (*door, error) {
 	return made, nil
 }
 
-// leave ends a question. A collector that ended while it was asked makes the door stale: what answers next is the
-// finished session.
-func (d *doors) leave(x *door, err error) {
+// leave ends a question.
+func (d *doors) leave(x *door) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x.users--
 	x.last = time.Now()
-	x.stale = x.stale || errors.Is(err, api.ErrBroken)
 	if x.users == 0 && d.open[x.id] != x { // it was stale, and another one has taken its place
 		_ = x.Close()
 	}
@@ -79,40 +76,15 @@ func (d *doors) renew(id string) {
 	d.drop(time.Now())
 }
 
-const (
-	// ending is how long a collector's end may take: its socket refuses, and the session is not finished yet.
-	ending     = 3 * time.Second
-	endingPoll = 50 * time.Millisecond
-)
-
-// through asks a session. A question whose collector ends meanwhile is asked anew of who answers next: another
-// collector, or the finished session. again says whether it may be.
-func (d *doors) through(ctx context.Context, id string, again func() bool, ask func(*door) error) error {
-	tick := time.NewTicker(endingPoll)
-	defer tick.Stop()
-	var end time.Time // counted from the first failure: the question itself may take longer
-	for {
-		x, err := d.enter(ctx, id)
-		if err != nil {
-			return err
-		}
-		err = ask(x)
-		d.leave(x, err)
-		if !errors.Is(err, api.ErrBroken) || !again() || !end.IsZero() && time.Now().After(end) {
-			return err
-		}
-		if end.IsZero() {
-			end = time.Now().Add(ending)
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
+// through asks a session.
+func (d *doors) through(ctx context.Context, id string, ask func(*door) error) error {
+	x, err := d.enter(ctx, id)
+	if err != nil {
+		return err
 	}
+	defer d.leave(x)
+	return ask(x)
 }
-
-func always() bool { return true }
 
 // drop closes what nobody has asked for a while, what is stale, and the oldest beyond maxDoors.
 func (d *doors) drop(now time.Time) {

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"os"
 	"slices"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
@@ -64,16 +63,16 @@ type drawnFlame struct {
 }
 
 // flameOf reads the snapshot that a session keeps, of the device that had most. One that can't be read says why.
-func flameOf(ctx context.Context, kept *api.Kept, host string) *drawnFlame {
+func flameOf(ctx context.Context, s api.Files, kept *api.Kept) *drawnFlame {
 	if kept == nil {
 		return nil
 	}
 	out := &drawnFlame{File: kept.Path}
-	if here, _ := os.Hostname(); host != here {
-		out.Error = "it lies on " + host
-		return out
+	path, err := s.SnapshotFile(ctx)
+	if err == nil {
+		err = out.read(ctx, path)
 	}
-	if err := out.read(ctx, kept.Path); err != nil {
+	if err != nil {
 		out.Error = err.Error()
 	}
 	return out

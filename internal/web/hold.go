@@ -58,7 +58,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 	if err := h.holdWhere(ctx, s, whole, d.PostMortem); err != nil {
 		return nil, err
 	}
-	h.Flame = flameOf(ctx, whole.Snapshot, whole.Host)
+	h.Flame = flameOf(ctx, s, whole.Snapshot)
 	return h, nil
 }
 

@@ -60,7 +60,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 
 // newsOf asks whether the session lives before it asks how far it is: what came before the end is told.
 func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
-	err = s.doors.through(ctx, id, always, func(d *door) error {
+	err = s.doors.through(ctx, id, func(d *door) error {
 		end, err := d.End(ctx)
 		if err != nil {
 			return err

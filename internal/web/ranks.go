@@ -114,7 +114,7 @@ func (s *Server) tell(ctx context.Context, m Member, held *skew.Held) (cells []r
 			return d.Query(ctx, api.QueryRequest{SQL: skew.Session.Statement(), Format: "ndjson"}, w)
 		}, func(r io.Reader) error { return held.Add(m.Node, r) })
 	}
-	s.doors.leave(d, err)
+	s.doors.leave(d)
 	return cells, err
 }
 

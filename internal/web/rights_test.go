@@ -44,7 +44,7 @@ func TestRightsOfThePage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer server.doors.leave(d, nil)
+			defer server.doors.leave(d)
 			return rights.Call(t.Context(), d, r)
 		})
 	}

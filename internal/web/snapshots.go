@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/snapshot"
@@ -312,26 +313,25 @@ func (s *Server) ofSession(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	defer s.doors.leave(d)
 	about, err := d.About(ctx)
-	s.doors.leave(d, err)
 	if err != nil {
 		return err
 	}
-	host, _ := os.Hostname()
-	switch {
-	case about.Snapshot == nil:
-		return remedy.Add(fmt.Errorf("session %s keeps no snapshot", about.Name),
-			"memgauge snapshot take has a live trainer write one")
-	case about.Host != host:
-		return remedy.Add(fmt.Errorf("the snapshot lies on %s", about.Host), "copy it here, and drop it onto the page")
+	path, err := d.SnapshotFile(ctx)
+	if errors.Is(err, api.ErrElsewhere) {
+		return remedy.Add(err, "copy it here, and drop it onto the page")
+	}
+	if err != nil {
+		return err
 	}
 	m := &s.snapshots
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if x := m.find(key); x == nil || x.path != about.Snapshot.Path { // the session keeps the newest
+	if x := m.find(key); x == nil || x.path != path { // the session keeps the newest
 		m.list = slices.DeleteFunc(m.list, func(o *shot) bool { return o == x && x.users == 0 && !x.busy })
-		m.list = append(m.list, &shot{key: key, name: about.Name + ": " + filepath.Base(about.Snapshot.Path),
-			origin: "session", path: about.Snapshot.Path})
+		m.list = append(m.list, &shot{key: key, name: about.Name + ": " + filepath.Base(path),
+			origin: "session", path: path})
 	}
 	return nil
 }

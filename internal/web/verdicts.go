@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -188,17 +187,14 @@ func source(ctx context.Context, s api.Session, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname()
 	switch {
 	case known.N == 0:
 		return nil, errors.New("source: the session names no such line")
 	case filepath.Ext(file) != ".py":
 		return nil, errors.New("source: it is not a Python file")
-	case about.Host != host:
-		return nil, fmt.Errorf("source: it lies on %s", about.Host)
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(about.Cwd, file)
+	if file, err = s.SourceFile(ctx, file); err != nil {
+		return nil, err
 	}
 	return excerptOf(file, line, about)
 }

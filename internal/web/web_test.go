@@ -40,6 +40,9 @@ func (s *scripted) End(context.Context) (api.End, error) {
 	return api.End{Live: live, Final: !live && (s.final == nil || s.final())}, nil
 }
 func (s *scripted) Close() error { return nil }
+func (s *scripted) SourceFile(_ context.Context, name string) (string, error) {
+	return filepath.Join(s.about.Cwd, name), nil
+}
 func (s *scripted) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 	return s.query(q, w)
 }
@@ -266,8 +269,7 @@ func TestSourceReadsOnlyWhatTheSessionNames(t *testing.T) {
 		}
 	}
 	s := session()
-	host, _ := os.Hostname()
-	s.about = api.About{Host: host, Cwd: dir, Started: time.Now()}
+	s.about = api.About{Cwd: dir, Started: time.Now()}
 	s.query = func(q api.QueryRequest, w io.Writer) error {
 		known := strings.Contains(q.SQL, "'train.py:2'") || strings.Contains(q.SQL, "'secret.txt:1'")
 		_, err := fmt.Fprintf(w, "{\"n\":%d}\n", map[bool]int{true: 1}[known])
@@ -354,39 +356,6 @@ func TestBadIntervals(t *testing.T) {
 		if code, text, _ := (call{path: "/api/s/1/series?" + q}).do(t, client, origin); code == http.StatusOK {
 			t.Errorf("%s: %s", q, text)
 		}
-	}
-}
-
-// broken is a session whose collector ends under some questions, as it does when a trainer is killed.
-func broken(times int) (s *scripted, asked *int) {
-	s, asked = session(), new(int)
-	s.query = func(_ api.QueryRequest, w io.Writer) error {
-		if *asked++; *asked <= times {
-			return fmt.Errorf("ask: %w", api.ErrBroken)
-		}
-		_, err := io.WriteString(w, "{}\n")
-		return err
-	}
-	return s, asked
-}
-
-// A question under which the collector ends is asked anew, and is no failure.
-func TestQuestionsOutliveTheCollector(t *testing.T) {
-	for _, c := range []call{{path: "/api/s/1/brief"}, {path: "/api/s/1/events"},
-		{method: "POST", path: "/api/s/1/query", body: `{"SQL":"SELECT 1","Format":"ndjson"}`}} {
-		s, asked := broken(2)
-		origin, client := serve(t, s, false)
-		enter(t, client, origin)
-		c.header = map[string]string{"Origin": origin}
-		if code, text, _ := c.do(t, client, origin); code != http.StatusOK || *asked != 3 {
-			t.Errorf("%s: %d after %d questions: %s", c.path, code, *asked, text)
-		}
-	}
-	s, asked := broken(1 << 30)
-	origin, client := serve(t, s, false)
-	enter(t, client, origin)
-	if code, _, _ := (call{path: "/api/s/1/brief"}).do(t, client, origin); code == http.StatusOK || *asked < 2 {
-		t.Errorf("a collector that never answers: %d after %d questions", code, *asked)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -91,6 +92,19 @@ func answer[T any](s *Session, question string, with T) (v T, err error) {
 
 // About implements api.Session, as all below do.
 func (s *Session) About(context.Context) (api.About, error) { return answer(s, "About", s.Job) }
+
+// SnapshotFile is the one of Job. That there is none needs no answer.
+func (s *Session) SnapshotFile(context.Context) (string, error) {
+	if s.Job.Snapshot == nil {
+		return "", s.Job.NoSnapshot()
+	}
+	return answer(s, "SnapshotFile", s.Job.Snapshot.Path)
+}
+
+// SourceFile is below the working directory of Job.
+func (s *Session) SourceFile(_ context.Context, name string) (string, error) {
+	return answer(s, "SourceFile", filepath.Join(s.Job.Cwd, name))
+}
 
 // End is Ending.
 func (s *Session) End(context.Context) (api.End, error) { return answer(s, "End", s.Ending) }

@@ -50,7 +50,7 @@ type Table struct {
 	// Files that lie in the directory in which the lines run: text, or what lies at a path of the repository for
 	// "@PATH".
 	Files map[string]string
-	// Elsewhere is tried first, where the family has one.
+	// Elsewhere answers for many machines, where the family does.
 	Elsewhere app.Elsewhere
 	Cases     []Case
 }
@@ -182,22 +182,11 @@ func (table *Table) transcript(t *testing.T, line string, real bool) string {
 
 // execute is app.Main without signals, with the session of that name.
 func (table *Table) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Families: table.Families}
+	a := &app.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Families: table.Families, Elsewhere: table.Elsewhere}
 	if len(args) > 0 && table.Sessions[args[0]] != nil {
 		a.Far = table.Sessions[args[0]].Target()
 	}
-	root := a.RootCommand()
-	if table.Elsewhere != nil {
-		if taken, err := table.Elsewhere(ctx, a, root, args); taken {
-			return a.Report(err)
-		}
-	}
-	args, err := a.TakeEndpoint(root, args)
-	if err == nil {
-		root.SetArgs(args)
-		err = root.ExecuteContext(ctx)
-	}
-	return a.Report(err)
+	return a.Report(a.Execute(ctx, args))
 }
 
 // ended is text that ends with a line's end; a line without one is marked.

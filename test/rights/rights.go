@@ -156,6 +156,16 @@ func (s *Session) About(context.Context) (api.About, error) {
 	return api.About{ID: "1", Name: "fake", Live: true}, nil
 }
 
+// SnapshotFile is none.
+func (s *Session) SnapshotFile(context.Context) (string, error) {
+	return note[string](s, "snapshot file")
+}
+
+// SourceFile likewise.
+func (s *Session) SourceFile(context.Context, string) (string, error) {
+	return note[string](s, "source file")
+}
+
 // End of none, long ago.
 func (s *Session) End(context.Context) (api.End, error) {
 	end, err := note[api.End](s, "end")

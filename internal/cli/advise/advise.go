@@ -106,7 +106,7 @@ func (a *commands) gather(ctx context.Context, o adviseOptions) (*advised, error
 	}
 	r := &advised{SchemaVersion: doc.JSONVersion, About: "this machine", Figures: found.Figures,
 		Safe: advise.ForMachine(found.Figures, found.Suggestions), Advice: []advise.Advice{}, Notes: []string{}}
-	if a.SessionDir == "" && a.Endpoint == "" {
+	if !a.Named() {
 		r.Advice = append(r.Advice, advise.Machine(found.Figures, found.Suggestions)...)
 		r.Notes = append(r.Notes, "no session was named, so nothing is measured: memgauge run -- python "+
 			"train.py makes one")
@@ -138,7 +138,12 @@ func (r *advised) ask(ctx context.Context, s api.Session) error {
 			"(memgauge run --record-memory, or memgauge snapshot take)")
 		return nil
 	}
-	setting, note, err := advise.Allocator(ctx, about.Snapshot.Path)
+	var setting *advise.Advice
+	var note string
+	path, err := s.SnapshotFile(ctx)
+	if err == nil {
+		setting, note, err = advise.Allocator(ctx, path)
+	}
 	switch {
 	case err != nil:
 		r.Notes = append(r.Notes, fmt.Sprintf("the session's memory snapshot was not read: %v", err))

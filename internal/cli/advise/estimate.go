@@ -69,7 +69,7 @@ func (a *commands) estimateCommand() *cobra.Command {
 			if a.SessionDir != "" && len(args) > 0 {
 				return app.Usage(errors.New("estimate: either a SCRIPT or --session, not both"))
 			}
-			if len(args) == 0 && (a.SessionDir != "" || a.Endpoint != "") {
+			if len(args) == 0 && a.Named() {
 				return a.estimateSession(cmd.Context(), o, changed(cmd.Flags(), ofScript))
 			}
 			return a.estimate(cmd.Context(), o, args)

@@ -16,8 +16,10 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/source"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/web"
 )
@@ -36,13 +38,19 @@ const (
 type App struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Endpoint       string // from the command line or MEMGAUGE_TARGET; "" for the only live session
-	SessionDir     string // --session
+	Endpoint       source.Endpoint // from the command line or MEMGAUGE_TARGET; zero for the only live session
+	SessionDir     string          // --session
+	Hub            HubOptions      // where the ENDPOINT means many machines
 	Families       []Family
 	Far            *ask.Target // the session, where it is on another machine and was found already
 	Job            *Job        // many sessions on other machines, for a command that shows them together
 	Rights         api.Rights  // of a command that somebody else asks for; 0: the user's own, all
 	Apart          bool        // a finished session is asked in a process of its own: this one answers others and lasts
+	Elsewhere      Elsewhere   // answers where the ENDPOINT means many machines
+
+	said  string   // the ENDPOINT as it was said
+	wrong error    // why it means nothing
+	line  []string // the command line without it
 }
 
 // Job is many sessions on other machines.
@@ -52,8 +60,9 @@ type Job struct {
 	Members  func(ctx context.Context) (list []web.Member, missing []string, err error)
 }
 
-// Elsewhere takes a command line whose ENDPOINT means many machines. It says whether it was one.
-type Elsewhere func(ctx context.Context, a *App, root *cobra.Command, args []string) (taken bool, err error)
+// Elsewhere runs a command whose ENDPOINT means many machines. Its flags and arguments are read already; line is the
+// whole command line without the ENDPOINT.
+type Elsewhere func(ctx context.Context, a *App, c *cobra.Command, args, line []string) error
 
 // Family makes the commands of one package.
 type Family func(*App) []*cobra.Command
@@ -98,23 +107,14 @@ func Exit(code int, err error) error { return &exitError{code, err} }
 
 // Main runs the command line and returns the exit code.
 func Main(families []Family, elsewhere Elsewhere, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families}
+	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families,
+		Elsewhere: elsewhere}
 	defer term.FlushEdges(a.Stdout, a.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process even if the first had no effect
 	ctx = ask.Telling(ctx, func(line string) { fmt.Fprintln(a.Stderr, "memgauge: "+line) })
-	root := a.RootCommand()
-	taken, err := elsewhere(ctx, a, root, args)
-	if taken {
-		return a.Report(err)
-	}
-	args, err = a.TakeEndpoint(root, args)
-	if err == nil {
-		root.SetArgs(args)
-		err = root.ExecuteContext(ctx)
-	}
-	return a.Report(err)
+	return a.Report(a.Execute(ctx, args))
 }
 
 // RootCommand returns the command memgauge with all families below it. Its flags are fields of a.
@@ -126,19 +126,19 @@ func (a *App) RootCommand() *cobra.Command {
 			"  memgauge [ENDPOINT] COMMAND [flags] [arguments]\n\n" +
 			"ENDPOINT says which session: a PID of the job, a session's name or id, a session directory, or rank=N. Without one:\n" +
 			"MEMGAUGE_TARGET, else the only live session, else the newest finished one.\n" +
-			"hub, host:port and job=NAME ask many machines (memgauge hub --help).",
-		Version:       Version,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Example:       "  memgauge run -- python train.py\n  memgauge query \"SELECT step, max(allocated) FROM python.torch_trace GROUP BY step ORDER BY step\"\n  memgauge 27891 eval \"print(len(all_losses))\"",
+			"hub, host:port and job=NAME ask many machines (memgauge hub --help), lake=WHERE the rows that one keeps.",
+		Version:          Version,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		TraverseChildren: true, // a flag before the command is ours, also where the command has one of that name
+		Example:          "  memgauge run -- python train.py\n  memgauge query \"SELECT step, max(allocated) FROM python.torch_trace GROUP BY step ORDER BY step\"\n  memgauge 27891 eval \"print(len(all_losses))\"",
 	}
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(wrongFlag(c, err)) })
-	root.PersistentFlags().StringVarP(&a.Endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"),
-		"session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
+	a.addEndpoint(root)
 	for _, family := range a.Families {
 		root.AddCommand(family(a)...)
 	}
@@ -173,11 +173,11 @@ func (a *App) FinishCommand(c *cobra.Command) {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
 	}
 	checkAll(c)
+	a.reachesFar(c)
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
-		if !TakesSession(c) && c.Flags().Changed("target") {
-			return Usage(remedy.Add(fmt.Errorf("%s: it asks no session, so that %q has no meaning before it", Called(c),
-				a.Endpoint), "it is called as "+c.UseLine()))
+		if err := a.checkEndpoint(c); err != nil {
+			return Usage(err)
 		}
 		if check == nil {
 			return nil
@@ -214,18 +214,6 @@ func Alone(c *cobra.Command, args []string) error {
 	}
 	return remedy.Add(err,
 		fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], Called(c)))
-}
-
-// TakeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
-func (a *App) TakeEndpoint(root *cobra.Command, args []string) ([]string, error) {
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") || IsCommand(root, args[0]) {
-		return TextArguments(args), nil
-	}
-	if len(args) > 1 && (IsCommand(root, args[1]) || strings.HasPrefix(args[1], "-")) {
-		return append([]string{"--target", args[0]}, TextArguments(args[1:])...), nil
-	}
-	return nil, Usage(remedy.Add(fmt.Errorf("%q is not a command", args[0]),
-		"memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session"))
 }
 
 // TextArguments marks a statement that begins with an SQL comment ("-- growth") as an argument, so that it isn't parsed
@@ -283,18 +271,21 @@ func (a *App) Report(err error) int {
 	return ExitFailed
 }
 
-// Named says whether the command line says which session it means.
-func (a *App) Named() bool { return a.Endpoint != "" || a.SessionDir != "" || a.Far != nil }
-
 // Target finds the session that the command line means.
 func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 	switch {
+	case !a.found() && a.wrong != nil:
+		return t, Usage(a.wrong)
+	case !a.found() && a.Endpoint.Many:
+		return t, Usage(fmt.Errorf("endpoint %q: many machines can't be asked here", a.said))
+	case a.Lake() != "":
+		return t, Usage(remedy.Add(errors.New("a lake is no session"), "query, tables and leak can be asked of one"))
 	case a.Far != nil:
 		t = *a.Far
 	case a.SessionDir != "":
 		t, err = ask.At(a.SessionDir)
 	default:
-		t, err = ask.Find(a.Endpoint)
+		t, err = ask.Find(a.Endpoint.Wanted)
 	}
 	if err == nil && a.Far == nil && t.Note != "" {
 		fmt.Fprintf(a.Stderr, "memgauge: %s\n", t.Note)
@@ -303,6 +294,22 @@ func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 		t = t.Apart()
 	}
 	return t.Limited(a.Rights), err
+}
+
+// Lake is where the lake lies that the command line means; "": it means none.
+func (a *App) Lake() string {
+	if a.found() {
+		return ""
+	}
+	return a.Endpoint.Lake
+}
+
+// Rows gives the rows of the session, or those of a lake.
+func (a *App) Rows(ctx context.Context) (api.Tabled, error) {
+	if where := a.Lake(); where != "" {
+		return lake.Of(lake.Choice{Location: where}), nil
+	}
+	return a.Connect(ctx)
 }
 
 // Connect finds the session and connects to it.
@@ -329,5 +336,5 @@ func (a *App) Answer(asJSON bool) io.Writer {
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
 	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights,
-		Apart: a.Apart}
+		Apart: a.Apart, Elsewhere: a.Elsewhere}
 }

@@ -2,9 +2,11 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // printUsage replaces cobra's usage text, which has the examples in the middle. Users look for the examples, so they
@@ -26,8 +28,19 @@ func printUsage(c *cobra.Command) error {
 	if flags := c.LocalFlags().FlagUsages(); flags != "" {
 		fmt.Fprintf(&b, "\nFlags:\n%s", flags)
 	}
-	if flags := c.InheritedFlags().FlagUsages(); flags != "" {
+	every, many := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(hubFlags, f.Name) {
+			many.AddFlag(f)
+		} else {
+			every.AddFlag(f)
+		}
+	})
+	if flags := every.FlagUsages(); flags != "" {
 		fmt.Fprintf(&b, "\nFlags of every command:\n%s", flags)
+	}
+	if flags := many.FlagUsages(); flags != "" && reachesHub(c) {
+		fmt.Fprintf(&b, "\nFlags where many machines are asked:\n%s", flags)
 	}
 	if c.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))

@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	typed "github.com/memgauge/memgauge/internal/prompt"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/source"
 )
 
 func (a *commands) interactiveCommand() *cobra.Command {
@@ -243,21 +244,25 @@ func (p *talk) run(ctx context.Context, args []string) {
 	root := sub.RootCommand()
 	c, _, err := root.Find(args[:1])
 	if p.target != nil && err == nil && c != root && app.TakesSession(c) && app.IsCommand(root, args[0]) {
-		args = append([]string{"--target", p.target.Dir()}, app.TextArguments(args)...)
-	} else {
-		words := args
-		if args, err = sub.TakeEndpoint(root, args); err != nil {
-			sub.Report(app.Usage(remedy.Add(fmt.Errorf("%q is not a command", words[0]),
-				"help tells what a line may be; >>> CODE runs Python in the trainer")))
-			return
-		}
+		args = append([]string{"--target", p.target.Dir()}, args...)
 	}
-	root.SetArgs(args)
-	sub.Report(root.ExecuteContext(ctx))
+	err = sub.Execute(ctx, args)
+	if errors.Is(err, app.ErrNoCommand) {
+		err = app.Usage(remedy.Add(fmt.Errorf("%q is not a command", args[0]),
+			"help tells what a line may be; >>> CODE runs Python in the trainer"))
+	}
+	sub.Report(err)
 }
 
 func (p *talk) use(endpoint string) {
-	t, err := ask.Find(endpoint)
+	e, err := source.Parse(endpoint)
+	if err == nil && (e.Many || e.Lake != "") {
+		err = fmt.Errorf("use: %q is no session of this machine", endpoint)
+	}
+	var t ask.Target
+	if err == nil {
+		t, err = ask.Find(e.Wanted)
+	}
 	if err != nil {
 		p.a.Report(err)
 		return

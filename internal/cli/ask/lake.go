@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -51,12 +50,6 @@ func (o *LakeOptions) Given(f *pflag.FlagSet) string {
 		}
 	}
 	return ""
-}
-
-// LakeOf is where the lake lies that the endpoint means: lake=WHERE.
-func LakeOf(a *app.App) (where string, ok bool) {
-	where, ok = strings.CutPrefix(a.Endpoint, "lake=")
-	return where, ok && a.SessionDir == ""
 }
 
 // noLake refuses flags of lakes for what is none.
@@ -105,55 +98,41 @@ func (o *LakeOptions) unknown() error {
 		"engines are auto, duckdb and trino"))
 }
 
-// queryLake asks a lake.
-func (a *commands) queryLake(ctx context.Context, o QueryOptions, where string, q api.QueryRequest) error {
-	choice, err := o.Lake.Choice(where, q.SQL, time.Now())
+// from is who answers a statement about a lake.
+func (o *LakeOptions) from(ctx context.Context, where, sql string) (querier, error) {
+	c, err := o.Choice(where, sql, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := o.Limit(ctx)
-	defer cancel()
-	out, err := QuerySink(a.App, o.Output)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	defer out.Discard()
-	from, done, err := o.Lake.querier(ctx, choice)
-	if err != nil {
-		return WhyCut(ctx, err)
-	}
-	defer done()
-	return RunQuery(ctx, from, q, out)
-}
-
-// querier is the engine that answers; done lets go of it.
-func (o *LakeOptions) querier(ctx context.Context, c lake.Choice) (from api.Querier, done func(), err error) {
 	switch o.engine {
-	case "duckdb", "auto":
-		t, err := lake.Open(ctx, c)
-		if err == nil && (o.engine == "duckdb" || o.trino == "" || t.Bytes <= lake.MaxDownload) {
-			return t, func() { t.Close() }, nil
+	case "duckdb":
+		return lake.Of(c), nil
+	case "auto":
+		if o.trino == "" {
+			return lake.Of(c), nil
 		}
-		if o.engine == "duckdb" || o.trino == "" || err != nil && !errors.Is(err, lake.ErrTooMuch) {
-			return nil, nil, err
+		t, err := lake.Open(ctx, c)
+		if err == nil && t.Bytes <= lake.MaxDownload {
+			return t, nil
+		}
+		if err != nil && !errors.Is(err, lake.ErrTooMuch) {
+			return nil, err
 		}
 		if err == nil {
 			t.Close()
 		}
-		from, err = o.trinoEngine(c)
-		return from, func() {}, err
+		return o.trinoEngine(c)
 	case "trino":
-		from, err = o.trinoEngine(c)
-		return from, func() {}, err
+		return o.trinoEngine(c)
 	}
-	return nil, nil, o.unknown()
+	return nil, o.unknown()
 }
 
 // trinoQuerier lets a Trino server answer.
 type trinoQuerier struct{ client *trino.Client }
 
 // trinoEngine refuses what only files on this machine can be narrowed by: the server's tables are whole.
-func (o *LakeOptions) trinoEngine(c lake.Choice) (api.Querier, error) {
+func (o *LakeOptions) trinoEngine(c lake.Choice) (querier, error) {
 	if c.Job != "" || !c.Since.IsZero() {
 		return nil, app.Usage(remedy.Add(
 			errors.New("query: Trino's tables are whole, --job and --since do not narrow them"),
@@ -169,6 +148,9 @@ func (o *LakeOptions) trinoEngine(c lake.Choice) (api.Querier, error) {
 	}
 	return trinoQuerier{client}, nil
 }
+
+// Close does nothing.
+func (trinoQuerier) Close() error { return nil }
 
 // Query runs a statement on the server and writes its result.
 func (t trinoQuerier) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {

@@ -29,7 +29,7 @@ func (a *commands) listCommand() *cobra.Command {
 	var o listOptions
 	c := &cobra.Command{
 		Use:         "list",
-		Annotations: app.AboutNoSession(),
+		Annotations: app.AboutAllSessions(),
 		Short:       "List live sessions, with -a finished ones too",
 		Long: "Lists sessions: their names, processes and ranks, what they run and since when, how they ended, rows and disk space. A name,\n" +
 			"an id or a PID from this list is an ENDPOINT of the other commands.",

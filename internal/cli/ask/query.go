@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
@@ -44,8 +43,7 @@ func (a *commands) queryCommand() *cobra.Command {
 			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
 		Args: oneStatement,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, isLake := LakeOf(a.App)
-			if flag := o.Lake.Given(cmd.Flags()); flag != "" && !isLake {
+			if flag := o.Lake.Given(cmd.Flags()); flag != "" && a.Lake() == "" {
 				return noLake(flag, "query")
 			}
 			return a.query(cmd.Context(), o, args[0])
@@ -93,14 +91,32 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 		return err
 	}
 	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
-	if where, ok := LakeOf(a.App); ok {
-		return a.queryLake(ctx, o, where, q)
-	}
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
-	// If the collector was killed, nothing of the answer was shown yet, and the next connection starts another
-	// collector.
-	return ask.Retry(ctx, func() error { return a.queryOnce(ctx, o.Output, q) })
+	out, err := QuerySink(a.App, o.Output)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	defer out.Discard()
+	from, err := a.from(ctx, o, q.SQL)
+	if err != nil {
+		return WhyCut(ctx, err)
+	}
+	defer from.Close()
+	return RunQuery(ctx, from, q, out)
+}
+
+// querier is who answers a statement.
+type querier interface {
+	api.Querier
+	io.Closer
+}
+
+func (a *commands) from(ctx context.Context, o QueryOptions, sql string) (querier, error) {
+	if where := a.Lake(); where != "" {
+		return o.Lake.from(ctx, where, sql)
+	}
+	return a.Connect(ctx)
 }
 
 // QueryRequest makes the request of the options and the statement.
@@ -118,20 +134,6 @@ func QueryRequest(ctx context.Context, a *app.App, o QueryOptions, sql string) (
 	}
 	timeout := time.Duration(o.timeout)
 	return api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: timeout}, nil
-}
-
-func (a *commands) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {
-	out, err := QuerySink(a.App, output)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	defer out.Discard()
-	backend, err := a.Connect(ctx)
-	if err != nil {
-		return WhyCut(ctx, err)
-	}
-	defer backend.Close()
-	return RunQuery(ctx, backend, q, out)
 }
 
 // colourless reports whether to send no colours: NO_COLOR is set (https://no-color.org), or the terminal has none.

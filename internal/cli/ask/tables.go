@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/doc"
-	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
@@ -62,7 +61,7 @@ func (o *TablesOptions) AddFlags(c *cobra.Command) {
 func (o *TablesOptions) JSON() bool { return o.json }
 
 func (a *commands) tables(ctx context.Context, o TablesOptions) error {
-	backend, err := a.catalogue(ctx)
+	backend, err := a.Rows(ctx)
 	if err != nil {
 		return fmt.Errorf("tables: %w", err)
 	}
@@ -73,17 +72,6 @@ func (a *commands) tables(ctx context.Context, o TablesOptions) error {
 		return err
 	}
 	return out.Commit()
-}
-
-// catalogue is the session's or the lake's.
-func (a *commands) catalogue(ctx context.Context) (interface {
-	cataloguer
-	io.Closer
-}, error) {
-	if where, ok := LakeOf(a.App); ok {
-		return lake.Open(ctx, lake.Choice{Location: where})
-	}
-	return a.Connect(ctx)
 }
 
 // RunTables writes the list of tables to w, or describes those of o.Names. width is the terminal's, in columns; 0 for a

@@ -63,8 +63,7 @@ func (a *commands) where(ctx context.Context, asJSON bool) error {
 // bytes lists the bytes of a session, or of a process that belongs to none.
 func (a *commands) bytes(ctx context.Context) (api.Where, error) {
 	t, err := a.Target(ctx)
-	if pid, perr := strconv.Atoi(a.Endpoint); err != nil && errors.Is(err, ask.ErrNone) && perr == nil &&
-		a.SessionDir == "" {
+	if pid := a.Endpoint.PID; errors.Is(err, ask.ErrNone) && pid != 0 && a.SessionDir == "" {
 		w, werr := ask.WhereOf(pid)
 		if errors.Is(werr, ask.ErrGone) {
 			return w, err

@@ -120,7 +120,7 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 		fmt.Fprintf(a.Stderr,
 			"memgauge: %s is left out: it is another user's, in a directory where everybody may write\n", path)
 	}
-	if a.SessionDir != "" || a.Endpoint != "" {
+	if a.Named() {
 		if err := a.measure(ctx, r); err != nil {
 			return fmt.Errorf("check: %w", err)
 		}

@@ -2,14 +2,11 @@ package check_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/cli/check"
@@ -24,10 +21,9 @@ func TestNamesOfFiles(t *testing.T) {
 	if err := os.WriteFile(evil, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here := func(context.Context, *app.App, *cobra.Command, []string) (bool, error) { return false, nil }
 	for _, more := range []string{"--format=text", "--format=github", "--fix"} {
 		var out, errs bytes.Buffer
-		app.Main([]app.Family{check.Commands}, here, []string{"check", more, dir}, strings.NewReader(""), &out, &errs)
+		app.Main([]app.Family{check.Commands}, nil, []string{"check", more, dir}, strings.NewReader(""), &out, &errs)
 		said := out.String()
 		raw := strings.ContainsRune(said, 0x1b) || !utf8.ValidString(said)
 		if said == "" || raw || strings.Contains(said, "\nforged") {

@@ -53,7 +53,8 @@ type lines struct {
 	full       bool // there was more
 }
 
-func (l *lines) reset() { l.kept, l.lost, l.seen, l.full = nil, 0, 0, false }
+// Reset forgets what was written.
+func (l *lines) Reset() { l.kept, l.lost, l.seen, l.full = nil, 0, 0, false }
 
 func (l *lines) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {

@@ -40,7 +40,7 @@ func (a *commands) mcpCommand() *cobra.Command {
 
 // mcp serves requests until its input ends, or Ctrl-C.
 func (a *commands) mcp(ctx context.Context, eval bool) error {
-	if a.SessionDir != "" || a.Endpoint != "" {
+	if a.Named() {
 		if _, err := a.Target(ctx); err != nil { // else every answer would have this error
 			return fmt.Errorf("mcp: %w", err)
 		}
@@ -71,7 +71,7 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 		&mcp.ServerOptions{Instructions: mcpInstructions, Logger: slog.New(slog.DiscardHandler)})
 	t := newTools(a.App, eval)
 	reading := &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
-	if a.SessionDir == "" && a.Endpoint == "" {
+	if !a.Named() {
 		mcp.AddTool(s, &mcp.Tool{Name: "sessions", Annotations: reading,
 			Description: "List sessions: name, pids, ranks, command, when started, state, rows."}, t.sessions)
 	}
@@ -139,10 +139,10 @@ func (t *tools) run(ctx context.Context, session string, out, errs io.Writer, ar
 	}
 	defer done()
 	sub.Stdin, sub.Stdout, sub.Stderr = eof{}, out, errs
-	root := sub.RootCommand() // it sets Endpoint to its default, so the flags say it
+	root := sub.RootCommand() // it sets the endpoint to its default, so the flags say it
 	if t.SessionDir != "" && args[0] != "list" {
 		args = append([]string{args[0], "--session", t.SessionDir}, args[1:]...)
-	} else if session = orElse(session, t.Endpoint); session != "" {
+	} else if session = orElse(session, t.Said()); session != "" {
 		args = append([]string{"--target", session}, args...)
 	}
 	root.SetArgs(args)
@@ -151,7 +151,7 @@ func (t *tools) run(ctx context.Context, session string, out, errs io.Writer, ar
 
 // about waits for its turn, and makes an App for a request about a session.
 func (t *tools) about(ctx context.Context, session string) (sub *app.App, done func(), err error) {
-	if session != "" && session != t.Endpoint && (t.SessionDir != "" || t.Endpoint != "") {
+	if session != "" && session != t.Said() && t.Named() {
 		return nil, nil, errors.New("memgauge mcp was started for one session: leave out \"session\"")
 	}
 	select {
@@ -161,7 +161,9 @@ func (t *tools) about(ctx context.Context, session string) (sub *app.App, done f
 	}
 	sub = t.Again()
 	sub.Rights, sub.Apart = t.rights, true
-	sub.Endpoint, sub.SessionDir = orElse(session, t.Endpoint), t.SessionDir
+	sub.Elsewhere = nil // what an assistant names is of this machine
+	sub.Far, sub.SessionDir = t.Far, t.SessionDir
+	sub.Say(orElse(session, t.Said()))
 	return sub, func() { <-t.turn }, nil
 }
 

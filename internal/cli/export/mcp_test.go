@@ -9,6 +9,28 @@ import (
 	"github.com/memgauge/memgauge/test/rights"
 )
 
+// TestToolsAskWhatWasFound: a server for a session on another machine answers about that one, and one that was started
+// for no session in particular asks nothing but this machine.
+func TestToolsAskWhatWasFound(t *testing.T) {
+	far := ask.Far(api.About{ID: "far"}, -1, func() api.Session { return &rights.Session{} })
+	sub, done, err := newTools(&app.App{Far: &far}, false).about(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if target, err := sub.Target(t.Context()); err != nil || target.About().ID != "far" {
+		t.Errorf("%+v, %v", target, err)
+	}
+	sub, done, err = newTools(&app.App{}, false).about(t.Context(), "gpu-1:4222")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if target, err := sub.Target(t.Context()); !app.IsUsage(err) {
+		t.Errorf("%+v, %v", target, err)
+	}
+}
+
 // TestRightsOfAnAssistant: the sessions that its tools open hold no right that --allow-eval has not given, whatever
 // command line a tool may be talked into.
 func TestRightsOfAnAssistant(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
@@ -184,16 +183,13 @@ func (t *tools) query(ctx context.Context, _ *mcp.CallToolRequest, in queryInput
 }
 
 func (t *tools) ask(ctx context.Context, sub *app.App, sql string, out *lines) error {
-	return ask.Retry(ctx, func() error {
-		s, err := sub.Connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		out.reset()
-		return s.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Timeout: queryPatience,
-			Note: func(text string) { fmt.Fprintf(sub.Stderr, "memgauge: %s\n", text) }}, out)
-	})
+	s, err := sub.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Timeout: queryPatience,
+		Note: func(text string) { fmt.Fprintf(sub.Stderr, "memgauge: %s\n", text) }}, out)
 }
 
 // report is a document whose lists are cut until it fits.

@@ -20,8 +20,7 @@ func Commands(a *app.App) []*cobra.Command {
 }
 
 const (
-	hubDir  = "hub"  // where a hub keeps its files, in the home
-	lakeDir = "lake" // and in it the lake
+	lakeDir = "lake" // the lake, in the directory of a hub
 )
 
 // defaultPort is NATS's own.

@@ -29,6 +29,7 @@ import (
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
+	"github.com/memgauge/memgauge/internal/source"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -193,7 +194,7 @@ func (o *hubOptions) check() error {
 		if err != nil {
 			return err
 		}
-		o.Dir = filepath.Join(home, hubDir)
+		o.Dir = filepath.Join(home, source.HubDir)
 	}
 	for _, path := range []*string{&o.External.Creds, &o.External.CA} { // others are told of them
 		if *path != "" {
@@ -262,40 +263,35 @@ func (a *commands) greetExternal(urls string) {
 }
 
 func (a *commands) statusCommand() *cobra.Command {
-	var asJSON, strict bool
-	q := &question{App: a.App, wait: patience}
+	var addr string
+	var asJSON bool
+	q := &question{App: a.App}
 	c := &cobra.Command{
 		Use:         "status",
-		Annotations: app.AboutNoSession(),
+		Annotations: app.AboutHub(),
 		Short:       "Tell which nodes there are, how far their rows are, and what was refused",
 		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, how far behind\n" +
 			"their rows are, what the lake has, what was lost and why, and for what it has refused.",
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,
-		RunE: func(cmd *cobra.Command, _ []string) error { return q.status(cmd.Context(), asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return q.status(cmd.Context(), addr, asJSON) },
 	}
 	f := c.Flags()
-	f.StringVar(&q.addr, "hub", "", "the hub at `ADDRESS` host:port (default this machine's)")
-	f.StringVar(&q.token, "token-file", "", "`FILE` with the hub's ask token")
-	f.BoolVar(&q.shared, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
+	f.StringVar(&addr, "hub", "", "the hub at `ADDRESS` host:port (default this machine's)")
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/fleet.md)")
-	f.BoolVar(&strict, "strict", false, "exit with 1 where a node is missing")
-	run := c.RunE
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		q.strict = strict
-		return run(cmd, args)
-	}
 	return c
 }
 
-func (q *question) status(ctx context.Context, asJSON bool) error {
-	conn, err := q.dial()
+func (q *question) status(ctx context.Context, addr string, asJSON bool) error {
+	way := q.Hub.Way
+	way.Addr = addr
+	conn, err := way.Dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	s, err := q.hubStatus(ctx, fanout.NewAsker(conn, q.wait))
+	s, err := q.hubStatus(ctx, fanout.NewAsker(conn, q.Hub.Wait))
 	if err != nil {
 		return fmt.Errorf("hub status: %w", err)
 	}
@@ -307,7 +303,7 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 	} else {
 		err = q.writeStatus(s)
 	}
-	if down := s.Total - s.Up; err == nil && q.strict && down > 0 {
+	if down := s.Total - s.Up; err == nil && q.Hub.Strict && down > 0 {
 		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, s.Total), ""))
 	}
 	return err

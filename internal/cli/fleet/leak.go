@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -33,7 +34,12 @@ type judged struct {
 // comparesRanks says whether the command line is a plain leak, which is asked with one message to all nodes. With flags
 // that watch or select, every session is asked for itself.
 func (q *question) comparesRanks() bool {
-	return q.args[0] == "leak" && !slices.ContainsFunc(q.args[1:], func(arg string) bool { return arg != "--json" })
+	if q.c.Name() != "leak" {
+		return false
+	}
+	plain := true
+	q.given(func(f *pflag.Flag) { plain = plain && f.Name == "json" })
+	return plain
 }
 
 // leak judges the jobs of a selection: every session by itself, and their ranks against each other.
@@ -51,7 +57,7 @@ func (q *question) leak(ctx context.Context, asker *fanout.Asker) error {
 		return q.strictly(missing, q.answer(ctx, asker, nil, missing))
 	}
 	jobs := compareJobs(list)
-	if slices.Contains(q.args, "--json") {
+	if q.says("json") {
 		err = q.leakDocument(jobs, list, missing)
 	} else {
 		err = q.leakText(jobs, list)

@@ -31,10 +31,8 @@ type listedJSON struct {
 
 // list shows the sessions of all nodes.
 func (q *question) list(list []fanout.Session, missing []fanout.Missing) error {
-	for _, arg := range q.args[1:] {
-		if arg == "--json" {
-			return q.listJSON(list, missing)
-		}
+	if q.says("json") {
+		return q.listJSON(list, missing)
 	}
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(q.Stderr,

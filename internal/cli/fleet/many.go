@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -29,33 +32,66 @@ const (
 	maxMissing = 20
 )
 
+// question is a command line that asks many machines.
+type question struct {
+	*app.App
+	c    *cobra.Command
+	args []string // its own
+	line []string // all of it, without the ENDPOINT
+	sel  fanout.Select
+
+	byTrino bool // a Trino server answers it, which knows nothing of nodes
+}
+
+// Elsewhere answers a command line that asks many machines.
+func Elsewhere(ctx context.Context, a *app.App, c *cobra.Command, args, line []string) error {
+	e := a.Endpoint
+	q := &question{App: a, c: c, args: args, line: line, sel: fanout.Select{Job: e.Job, Node: e.Node, Rank: e.Rank}}
+	return q.run(ctx)
+}
+
+// command is the name of the command, or of the one that it is below.
+func (q *question) command() string {
+	name, _, _ := strings.Cut(app.Called(q.c), " ")
+	return name
+}
+
+// says whether a switch is on.
+func (q *question) says(flag string) bool {
+	on, err := q.c.Flags().GetBool(flag)
+	return err == nil && on
+}
+
+// given calls do for each flag of the command's own that was given.
+func (q *question) given(do func(*pflag.Flag)) {
+	q.c.Flags().Visit(func(f *pflag.Flag) {
+		if q.c.InheritedFlags().Lookup(f.Name) == nil {
+			do(f)
+		}
+	})
+}
+
 // many are the commands that make sense for many sessions at once.
 var many = []string{"query", "tables", "leak", "where", "list", "backtrace", "tensors", "oom", "report", "eval", "web"}
 
 // run asks every session that the endpoint means.
 func (q *question) run(ctx context.Context) error {
-	command := q.args[0]
-	if !app.IsCommand(q.root, command) || !asksSessions(q.root, command) {
-		return app.Usage(remedy.Add(fmt.Errorf("%q can't be asked of other machines", command),
-			"these can: "+strings.Join(many, ", ")))
-	}
-	if slices.Contains(q.args, "--help") || slices.Contains(q.args, "-h") {
-		q.root.SetArgs(q.args)
-		return q.root.ExecuteContext(ctx)
-	}
-	conn, err := q.dial()
+	command := q.command()
+	way := q.Hub.Way
+	way.Addr = q.Endpoint.Hub
+	conn, err := way.Dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	asker := fanout.NewAsker(conn, q.wait)
+	asker := fanout.NewAsker(conn, q.Hub.Wait)
 	if q.comparesRanks() && q.sel.Rank == nil && q.sel.Node == "" {
 		return q.leak(ctx, asker)
 	}
 	if taken, err := q.fromLake(ctx, asker); taken || err != nil {
 		return err
 	}
-	q.sel.Finished = command == "list" && (slices.Contains(q.args, "-a") || slices.Contains(q.args, "--all"))
+	q.sel.Finished = command == "list" && q.says("all")
 	list, missing, err := asker.Sessions(ctx, q.sel)
 	if err == nil && len(list) == 0 && command != "list" && !q.sel.Finished {
 		q.sel.Finished = true // as on one machine: what is over can be asked where nothing lives
@@ -83,7 +119,7 @@ func newest(list []fanout.Session) (out []fanout.Session) {
 
 func (q *question) answer(ctx context.Context, asker *fanout.Asker, list []fanout.Session,
 	missing []fanout.Missing) error {
-	command := q.args[0]
+	command := q.command()
 	switch {
 	case command == "list":
 		return q.list(list, missing)
@@ -100,7 +136,7 @@ func (q *question) answer(ctx context.Context, asker *fanout.Asker, list []fanou
 		return q.query(ctx, asker, list)
 	}
 	answers := q.ask(ctx, asker, list)
-	if slices.Contains(q.args, "--json") {
+	if q.says("json") {
 		return q.document(answers, missing)
 	}
 	return q.show(answers)
@@ -108,13 +144,14 @@ func (q *question) answer(ctx context.Context, asker *fanout.Asker, list []fanou
 
 // asksOne says that the command's answers can't be put together: only one session can be asked.
 func (q *question) asksOne() bool {
-	switch q.args[0] {
+	switch name := q.command(); name {
 	case "report":
-		return !slices.Contains(q.args, "--json")
+		return !q.says("json")
 	case "eval":
-		return !slices.Contains(q.args, "--all")
+		return !q.says("all")
+	default:
+		return !slices.Contains(many, name)
 	}
-	return !slices.Contains(many, q.args[0])
 }
 
 // tell names the nodes that did not answer.
@@ -129,11 +166,11 @@ func (q *question) tell(missing []fanout.Missing) {
 }
 
 func (q *question) strictly(missing []fanout.Missing, err error) error {
-	if err == nil && q.strict && len(missing) > 0 {
+	if err == nil && q.Hub.Strict && len(missing) > 0 {
 		return app.Exit(app.ExitFailed, fmt.Errorf("%d nodes did not answer", len(missing)))
 	}
 	var code interface{ Error() string }
-	if q.strict && len(missing) > 0 && errors.As(err, &code) {
+	if q.Hub.Strict && len(missing) > 0 && errors.As(err, &code) {
 		return app.Exit(app.ExitFailed, errors.Join(err, fmt.Errorf("%d nodes did not answer", len(missing))))
 	}
 	return err
@@ -153,9 +190,7 @@ func (q *question) target(asker *fanout.Asker, s fanout.Session) *ask.Target {
 func (q *question) one(ctx context.Context, asker *fanout.Asker, s fanout.Session) error {
 	sub := q.Again()
 	sub.Far = q.target(asker, s)
-	root := sub.RootCommand()
-	root.SetArgs(q.args)
-	return root.ExecuteContext(ctx)
+	return sub.Execute(ctx, q.line)
 }
 
 // answered is what a command printed about one session.
@@ -182,9 +217,7 @@ func (q *question) ask(ctx context.Context, asker *fanout.Asker, list []fanout.S
 			sub := q.Again()
 			sub.Stdin, sub.Stdout, sub.Stderr = bytes.NewReader(stdin), &a.out, &a.err
 			sub.Far = q.target(asker, s)
-			root := sub.RootCommand()
-			root.SetArgs(q.args)
-			a.code = sub.Report(root.ExecuteContext(ctx))
+			a.code = sub.Report(sub.Execute(ctx, q.line))
 			answers[i] = a
 		})
 	}

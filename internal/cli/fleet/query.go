@@ -28,16 +28,16 @@ var errLarge = errors.New("an answer of more than 64 MiB")
 
 // query runs a statement in every session and puts job and node before each row.
 func (q *question) query(ctx context.Context, asker *fanout.Asker, list []fanout.Session) error {
-	return q.parseQuery(ctx, func(o askcli.QueryOptions, sql string) error {
+	return q.withQuery(func(o askcli.QueryOptions, sql string) error {
 		return q.queryAll(ctx, asker, list, o, sql)
 	})
 }
 
 func (q *question) queryAll(ctx context.Context, asker *fanout.Asker, list []fanout.Session, o askcli.QueryOptions,
 	sql string) error {
-	if q.lakeFlag != "" {
+	if flag := o.Lake.Given(q.c.Flags()); flag != "" {
 		return app.Usage(remedy.Add(
-			fmt.Errorf("query: --%s is about the hub's lake, and this asks the sessions", q.lakeFlag),
+			fmt.Errorf("query: --%s is about the hub's lake, and this asks the sessions", flag),
 			"leave out --live, and name tables that the lake has: memgauge hub tables"))
 	}
 	req, err := askcli.QueryRequest(ctx, q.App, o, sql)

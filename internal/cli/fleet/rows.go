@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
@@ -42,8 +44,8 @@ func lakeRows(location string) node.Rows {
 // fromLake lets the hub's lake answer, if it has what is asked for; taken says that it has. Otherwise each session is
 // asked.
 func (q *question) fromLake(ctx context.Context, asker *fanout.Asker) (taken bool, err error) {
-	command := q.args[0]
-	if q.live || command != "query" && command != "tables" {
+	command := q.command()
+	if q.Hub.Live || command != "query" && command != "tables" {
 		return false, nil
 	}
 	s, err := q.hubStatus(ctx, asker)
@@ -61,7 +63,7 @@ func (q *question) fromLake(ctx context.Context, asker *fanout.Asker) (taken boo
 
 // hubStatus asks the hub how it is.
 func (q *question) hubStatus(ctx context.Context, asker *fanout.Asker) (s hub.Status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, q.wait)
+	ctx, cancel := context.WithTimeout(ctx, q.Hub.Wait)
 	defer cancel()
 	b, err := asker.Request(ctx, "status", nil)
 	if err == nil {
@@ -89,22 +91,18 @@ func (q *question) lakeTables(ctx context.Context, asker *fanout.Asker) error {
 	sub := q.Again()
 	t := ask.Far(fanout.LakeSession().About, -1, func() api.Session { return asker.Lake(q.sel) })
 	sub.Far = &t
-	root := sub.RootCommand()
-	root.SetArgs(q.args)
-	return root.ExecuteContext(ctx)
+	return sub.Execute(ctx, q.line)
 }
 
 // lakeQuery runs the statement over the lake if that has its tables.
 func (q *question) lakeQuery(ctx context.Context, asker *fanout.Asker) (taken bool, err error) {
-	err = q.parseQuery(ctx, func(o askcli.QueryOptions, sql string) error {
+	err = q.withQuery(func(o askcli.QueryOptions, sql string) error {
 		req, err := askcli.QueryRequest(ctx, q.App, o, sql)
 		if err != nil {
 			return err
 		}
 		if sql == "-" { // for whoever reads it next
-			again := q.Again()
-			again.Stdin = strings.NewReader(req.SQL)
-			q.App = again
+			q.Stdin = strings.NewReader(req.SQL)
 		}
 		if !inLake(req.SQL) {
 			return nil
@@ -145,23 +143,18 @@ func (q *question) engine(asker *fanout.Asker, o askcli.QueryOptions, sql string
 	if c.Job != "" && q.sel.Job != "" && c.Job != q.sel.Job {
 		return nil, app.Usage(fmt.Errorf("query: job=%s and --job %s", q.sel.Job, c.Job))
 	}
-	q.sel.Job, q.sel.Since = firstOf(q.sel.Job, c.Job), c.Since
+	q.sel.Job, q.sel.Since = cmp.Or(q.sel.Job, c.Job), c.Since
 	return asker.Lake(q.sel), nil
 }
 
-// parseQuery reads the flags of a query.
-func (q *question) parseQuery(ctx context.Context, run func(o askcli.QueryOptions, sql string) error) error {
+// withQuery runs the statement with the command's flags.
+func (q *question) withQuery(run func(o askcli.QueryOptions, sql string) error) error {
 	var o askcli.QueryOptions
-	c := &cobra.Command{Use: "query SQL", Args: cobra.ExactArgs(1), SilenceErrors: true, SilenceUsage: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			q.lakeFlag = o.Lake.Given(c.Flags())
-			return run(o, args[0])
-		}}
+	c := &cobra.Command{Use: "query"}
 	o.AddFlags(c)
 	o.Lake.AddFlags(c.Flags())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.Usage(err) })
-	c.SetArgs(q.args[1:])
-	return c.ExecuteContext(ctx)
+	q.given(func(f *pflag.Flag) { _ = c.Flags().Set(f.Name, f.Value.String()) }) // as they were
+	return run(o, q.args[0])
 }
 
 var (

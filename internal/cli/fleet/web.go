@@ -20,9 +20,7 @@ func (q *question) web(ctx context.Context, asker *fanout.Asker, list []fanout.S
 	f.keep(list)
 	sub := q.Again()
 	sub.Job = &app.Job{Name: cmp.Or(q.sel.Job, "hub"), Sessions: f, Members: f.members}
-	root := sub.RootCommand()
-	root.SetArgs(q.args)
-	return root.ExecuteContext(ctx)
+	return sub.Execute(ctx, q.line)
 }
 
 // farSessions are those of a selection, for a page. A page knows each by its node and its id: another node may tell of

@@ -2,14 +2,11 @@ package snapshot_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
-
-	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
 	own "github.com/memgauge/memgauge/internal/cli/snapshot"
@@ -43,7 +40,6 @@ func TestNamesForgeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	here := func(context.Context, *app.App, *cobra.Command, []string) (bool, error) { return false, nil }
 	for _, line := range []string{"a.pickle", "diff a.other a.pickle", "a.pprof"} {
 		args := strings.Fields("snapshot " + line)
 		for i, x := range args {
@@ -52,7 +48,7 @@ func TestNamesForgeNothing(t *testing.T) {
 			}
 		}
 		var out, errs bytes.Buffer
-		app.Main([]app.Family{own.Commands}, here, args, strings.NewReader(""), &out, &errs)
+		app.Main([]app.Family{own.Commands}, nil, args, strings.NewReader(""), &out, &errs)
 		if !strings.Contains(out.String(), `x\n  growth      forged\x1b[2J`) {
 			t.Errorf("%s prints %q, %s", line, out.String(), errs.String())
 		}

@@ -72,12 +72,9 @@ func (a *commands) keptSnapshot(ctx context.Context, args []string) (string, err
 	if err != nil {
 		return "", remedy.Add(err, "name a file: memgauge snapshot FILE")
 	}
-	about := t.About()
-	if about.Snapshot == nil {
-		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", about.Name),
-			"memgauge snapshot take has a live trainer write one")
-	}
-	return about.Snapshot.Path, nil
+	s := t.Open()
+	defer s.Close()
+	return s.SnapshotFile(ctx)
 }
 
 func (a *commands) snapshot(ctx context.Context, o *snapshotOptions, path string) error {

@@ -89,7 +89,7 @@ func run(ctx context.Context, a *app.App, o options) error {
 	if err != nil {
 		return err
 	}
-	if o.replay > 0 && a.Endpoint == "" && a.SessionDir == "" {
+	if o.replay > 0 && !a.Named() {
 		return app.Usage(remedy.Add(errors.New("top: --replay needs a session"),
 			"memgauge list -a names them: memgauge NAME top --replay 10"))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
-	cliask "github.com/memgauge/memgauge/internal/cli/ask"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
@@ -101,7 +100,7 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if where, ok := cliask.LakeOf(a.App); ok {
+	if where := a.Lake(); where != "" {
 		return a.leakLake(ctx, o, where)
 	}
 	if o.job != "" {
@@ -116,16 +115,12 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
-	defer func() { session.Close() }()
+	defer session.Close()
 	if about.Live {
 		err = a.leakWatch(ctx, o, session, t.IsLive)
 		if err != nil && ctx.Err() != nil {
 			err = nil // Ctrl-C: judge what is known by now
 			ctx = context.WithoutCancel(ctx)
-		}
-		if err == nil && !t.IsLive() { // it ended meanwhile: its collector is gone or going
-			session.Close()
-			session, err = t.Connect(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("leak: %w", err)

@@ -232,7 +232,7 @@ func (s sessions) Open(_ context.Context, id string) (api.Session, error) {
 	if s.named != nil && id == s.id {
 		return s.named.Apart().Open(), nil
 	}
-	t, err := ask.Find(id)
+	t, err := ask.Find(ask.Wanted{Name: id})
 	if err != nil {
 		return nil, err
 	}

@@ -223,9 +223,7 @@ func TestFullIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := c.Read(make([]byte, 1)); err != nil { // it has been taken in, or told why not
-			t.Fatal(err)
-		}
+		_, _ = c.Read(make([]byte, 1)) // it has been taken in, or ended
 	}
 	if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); !errors.Is(err, ErrAway) {
 		t.Error(err)

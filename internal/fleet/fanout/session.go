@@ -43,6 +43,14 @@ type remote struct {
 
 func (r remote) About(context.Context) (api.About, error) { return r.s.About, nil }
 
+func (r remote) SnapshotFile(context.Context) (string, error) {
+	return "", r.s.About.SnapshotElsewhere()
+}
+
+func (r remote) SourceFile(context.Context, string) (string, error) {
+	return "", r.s.About.SourceElsewhere()
+}
+
 // way carries requests to one session, as an http.RoundTripper.
 type way struct {
 	a  *Asker

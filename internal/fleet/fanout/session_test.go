@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // slowTrip is a question to n1, which says nothing but what parts has.
@@ -56,5 +58,23 @@ func TestListedAreBounded(t *testing.T) {
 	honest := Session{About: api.About{ID: "1", Name: "a", Command: []string{"python", "train.py"}}}
 	if honest.bound(); fmt.Sprint(honest.About.Command) != "[python train.py]" || honest.About.Name != "a" {
 		t.Errorf("%+v", honest)
+	}
+}
+
+// TestFilesOfANode: no file of a node's session is looked for here, whatever the node says of its name and of paths.
+func TestFilesOfANode(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewAsker(&bus.Conn{}, time.Second).Open(Session{Node: "n1", About: api.About{Name: "resnet", Host: host,
+		Cwd: "/", Snapshot: &api.Kept{Path: "/etc/passwd"}}})
+	defer s.Close()
+	if path, err := s.SnapshotFile(t.Context()); path != "" || !errors.Is(err, api.ErrElsewhere) ||
+		!strings.Contains(remedy.Of(err), "memgauge resnet snapshot") {
+		t.Errorf("%q, %v", path, err)
+	}
+	if path, err := s.SourceFile(t.Context(), "etc/passwd"); path != "" || !errors.Is(err, api.ErrElsewhere) {
+		t.Errorf("%q, %v", path, err)
 	}
 }

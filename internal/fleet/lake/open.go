@@ -47,6 +47,8 @@ type Tables struct {
 	Note func(string)
 }
 
+var _ api.Tabled = (*Tables)(nil)
+
 // ErrTooMuch is a question for which more would have to be fetched than MaxDownload, or maxFiles read.
 var ErrTooMuch = errors.New("too much for one machine")
 
@@ -232,28 +234,22 @@ func columnsOf(t *table.Table) []store.FileColumn {
 		store.FileColumn{Name: "hour", Type: "VARCHAR", Key: true})
 }
 
-// maxQuestion bounds a question to a lake whatever limit it has itself: then its process is killed.
-const maxQuestion = 10 * time.Minute
-
 // Query runs one reading statement and writes its result. It comes back in time also when the database does not: Close
 // ends that.
 func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	ctx, cancel := cell.Bound(ctx, q.Timeout, maxQuestion)
-	defer cancel()
-	err := t.cell.Query(ctx, q, w)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, api.ErrTimeout) {
-		return cause
-	}
-	return t.cell.Why(err)
+	return t.cell.Within(ctx, q.Timeout, func(ctx context.Context) error { return t.cell.Query(ctx, q, w) })
 }
 
 // Tables describes the tables.
-func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	list, err := t.cell.Tables(ctx, all)
-	return list, t.cell.Why(err)
+func (t *Tables) Tables(ctx context.Context, all bool) (list []model.Table, err error) {
+	err = t.cell.Within(ctx, 0, func(ctx context.Context) (err error) {
+		list, err = t.cell.Tables(ctx, all)
+		return err
+	})
+	return list, err
 }
 
 // Close ends the process that answers.
