@@ -1,5 +1,6 @@
 // Package model is the vocabulary that the other packages share: the rows that flow from rings into the database, and
-// the shape of what comes out again. Types only; it imports nothing of ours and does nothing.
+// the shape of what comes out again. Types only; it imports nothing of ours and does nothing but write and read them as
+// JSON.
 package model
 
 import (

@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -22,7 +21,7 @@ type Parts struct {
 // Gather queries the session.
 func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
 	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session,
-		Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
+		Verdict: string(parts.Leak.Verdict), Findings: parts.Leak.Documents(), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
 	fill(&g, &d.Processes,
@@ -120,29 +119,6 @@ func heldBy(holder string) string {
 		return ""
 	}
 	return ", held by " + holder
-}
-
-func findings(r detect.Report) []Finding {
-	const mb = 1 << 20
-	list := []Finding{}
-	for _, f := range r.Findings {
-		j := Finding{Verdict: string(f.Verdict), Class: string(f.Class), Memory: f.Name(), PID: f.PID, Reason: f.Reason,
-			Site: f.Site, Holder: f.Holder, Held: f.Held, Evidence: append([]string{}, f.Evidence...),
-			Advice: append([]string{}, f.Advice...), Limit: f.Limit}
-		if f.Verdict == detect.Leak {
-			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
-			if j.RateLow, j.RateHigh, j.Start = &low, &high, &start; f.ByTime {
-				j.Second = &rate
-			} else {
-				j.Rate = &rate
-			}
-			if f.Limit != "" && !math.IsInf(f.Seconds, 0) && !math.IsNaN(f.Seconds) {
-				j.Seconds = &f.Seconds
-			}
-		}
-		list = append(list, j)
-	}
-	return list
 }
 
 func predicted(r *monitor.Risk) string {

@@ -6,6 +6,7 @@ package page
 import (
 	"time"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/picture"
 )
@@ -19,7 +20,7 @@ type Document struct {
 	Generated     time.Time                        `json:"generated"`
 	Session       Session                          `json:"session"`
 	Verdict       string                           `json:"verdict"` // leak, undecided, healthy
-	Findings      []Finding                        `json:"findings"`
+	Findings      []model.Finding                  `json:"findings"`
 	Risk          string                           `json:"oom_risk"` // low, medium, high, critical
 	Headlines     []Headline                       `json:"headlines"`
 	PostMortem    *PostMortem                      `json:"post_mortem"` // null if no memory ran out
@@ -57,27 +58,6 @@ type Session struct {
 type Headline struct {
 	Text string `json:"text"`
 	Bad  bool   `json:"bad"`
-}
-
-// Finding is the verdict on one memory.
-type Finding struct {
-	Verdict  string   `json:"verdict"`
-	Class    string   `json:"class"`
-	Memory   string   `json:"memory"`
-	PID      int      `json:"pid"`
-	Rate     *float64 `json:"rate_mb_per_step"` // MB of 2^20 bytes; null unless it leaks, and without steps
-	Second   *float64 `json:"rate_mb_per_second"`
-	RateLow  *float64 `json:"rate_low"`
-	RateHigh *float64 `json:"rate_high"`
-	Start    *float64 `json:"start_step"`
-	Reason   string   `json:"reason"`
-	Site     string   `json:"site"`
-	Holder   string   `json:"holder"`
-	Held     string   `json:"held"`
-	Evidence []string `json:"evidence"`
-	Advice   []string `json:"advice"`
-	Limit    string   `json:"limit"`
-	Seconds  *float64 `json:"time_to_limit_seconds"`
 }
 
 // PostMortem is what the last minute before memory ran out shows.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // reader asks a session for what is new. One read is under way at a time.
@@ -24,7 +24,7 @@ type batch struct {
 	rows     []row
 	bucket   int64 // µs
 	tree     []treeRow
-	findings []findingRow
+	findings []questions.Finding
 	end      api.End
 }
 
@@ -59,51 +59,6 @@ const treeSQL = `SELECT pid, coalesce(ppid, 0) AS ppid, coalesce(rank, -1) AS ra
 	coalesce(nullif(command, ''), comm, '') AS command, coalesce(epoch_us(started), 0) AS started,
 	coalesce(epoch_us(last_seen), 0) AS last_seen, coalesce(ended, false) AS ended
 	FROM process.tree ORDER BY first_seen LIMIT 4096`
-
-type findingRow struct {
-	T          int64    `json:"t"`
-	Judgement  int64    `json:"judgement"`
-	RunVerdict string   `json:"run_verdict"`
-	Verdict    string   `json:"verdict"`
-	Class      string   `json:"class"`
-	Memory     string   `json:"memory"`
-	Device     string   `json:"device"`
-	PID        int      `json:"pid"`
-	Rank       int      `json:"rank"`
-	Rate       *float64 `json:"rate"` // MB of 2^20 bytes, a step or a second
-	Low        *float64 `json:"low"`
-	High       *float64 `json:"high"`
-	ByTime     bool     `json:"by_time"`
-	Start      int64    `json:"start"`
-	End        int64    `json:"until"`
-	Reason     string   `json:"reason"`
-	Site       string   `json:"site"`
-	Holder     string   `json:"holder"`
-	Held       string   `json:"held"`
-	Advice     string   `json:"advice"`
-	Limit      string   `json:"limit_name"`
-	Seconds    *float64 `json:"seconds"` // to the limit
-	SecLow     *float64 `json:"seconds_low"`
-	SecHigh    *float64 `json:"seconds_high"`
-}
-
-const findingsSQL = `SELECT epoch_us(ts) AS t, judgement, run_verdict, verdict, coalesce(class, '') AS class,
-	coalesce(memory, '') AS memory, coalesce(device, '') AS device, coalesce(pid, 0) AS pid, coalesce(rank, -1) AS rank,
-	coalesce(rate_mb_per_step, rate_mb_per_second) AS rate, rate_low AS low, rate_high AS high,
-	coalesce(by_time, false) AS by_time, coalesce(start_step, 0) AS start, coalesce(end_step, 0) AS until,
-	coalesce(reason, '') AS reason, coalesce(site, '') AS site, coalesce(holder, '') AS holder,
-	coalesce(held, '') AS held, coalesce(advice, '') AS advice, coalesce(limit_name, '') AS limit_name,
-	seconds_to_limit AS seconds, seconds_low, seconds_high
-	FROM memgauge.findings WHERE judgement > %d ORDER BY judgement LIMIT 4000`
-
-// finding is what the order of findings goes by.
-func (f findingRow) finding() detect.Finding {
-	out := detect.Finding{Memory: detect.Kind(f.Memory), Device: f.Device, PID: f.PID, Rank: f.Rank}
-	if out.Verdict = detect.Verdict(f.Verdict); f.Rate != nil {
-		out.Rate = *f.Rate
-	}
-	return out
-}
 
 // spanSQL is the time that the tables cover.
 const spanSQL = `SELECT coalesce(min(a), 0) AS a, coalesce(max(b), 0) AS b FROM (
@@ -208,9 +163,9 @@ func (r *reader) readSlow(ctx context.Context, b *batch) (err error) {
 	if b.tree, err = api.Rows[treeRow](ctx, r.s, treeSQL); err != nil {
 		return err
 	}
-	b.findings, err = api.Rows[findingRow](ctx, r.s, fmt.Sprintf(findingsSQL, r.judgment))
+	b.findings, err = api.Ask(ctx, r.s, questions.Findings(r.judgment))
 	for _, f := range b.findings {
-		r.judgment = max(r.judgment, f.Judgement)
+		r.judgment = max(r.judgment, f.Number)
 	}
 	return err
 }

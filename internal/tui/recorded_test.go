@@ -44,7 +44,7 @@ func kindOf(sql string) string {
 		return "rows"
 	case strings.HasPrefix(sql, "SELECT pid, coalesce(ppid"):
 		return "tree"
-	case strings.HasPrefix(sql, "SELECT epoch_us(ts) AS t, judgement"):
+	case strings.HasPrefix(sql, "SELECT *, epoch_us(ts) AS t"):
 		return "findings"
 	case strings.HasPrefix(sql, "WITH t AS"):
 		return "holders"

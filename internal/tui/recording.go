@@ -6,6 +6,8 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
+	rows "github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // recording is what has been read of a session so far. It is a picture of all its time, so that the screen can show any
@@ -78,7 +80,7 @@ type judgement struct {
 	at       int64
 	number   int64
 	verdict  string
-	findings []findingRow
+	findings []rows.Finding
 }
 
 func newRecording(about api.About) *recording {
@@ -218,21 +220,19 @@ func (r *recording) takeEvent(e event) {
 // maxJudged judgements are kept, the newest; the collector judges less and less often as a run grows.
 const maxJudged = 500
 
-func (r *recording) takeFindings(rows []findingRow) {
+func (r *recording) takeFindings(rows []questions.Finding) {
 	for _, f := range rows {
 		n := len(r.judged)
-		if n == 0 || r.judged[n-1].number < f.Judgement {
-			r.judged = append(r.judged, judgement{at: f.T, number: f.Judgement, verdict: f.RunVerdict})
+		if n == 0 || r.judged[n-1].number < f.Number {
+			r.judged = append(r.judged, judgement{at: f.Micros, number: f.Number, verdict: f.RunVerdict})
 			n++
 		}
-		if j := &r.judged[n-1]; j.number == f.Judgement {
-			j.findings = append(j.findings, f)
+		if j := &r.judged[n-1]; j.number == f.Number {
+			j.findings = append(j.findings, f.Told())
 		}
 	}
-	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Judgement; i-- {
-		slices.SortStableFunc(r.judged[i].findings, func(a, b findingRow) int {
-			return detect.Compare(a.finding(), b.finding())
-		})
+	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Number; i-- {
+		slices.SortStableFunc(r.judged[i].findings, detect.Compare)
 	}
 	if n := len(r.judged) - maxJudged; n > 0 {
 		r.judged = slices.Delete(r.judged, 0, n)

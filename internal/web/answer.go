@@ -64,12 +64,19 @@ func reply(w http.ResponseWriter, v any, err error) {
 }
 
 // config tells the page what it may offer.
+type config struct {
+	Version   string `json:"version"`
+	AllowEval bool   `json:"allow_eval"`
+	First     string `json:"first"`
+	Job       string `json:"job"`
+}
+
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
-	job := ""
+	c := config{s.Version, s.AllowEval, s.First, ""}
 	if s.Job != nil {
-		job = s.Job.Name
+		c.Job = s.Job.Name
 	}
-	reply(w, map[string]any{"version": s.Version, "allow_eval": s.AllowEval, "first": s.First, "job": job}, nil)
+	reply(w, c, nil)
 }
 
 // listed is a session in the list of the page.

@@ -46,7 +46,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 		h.Answers["where"] = w
 	}
 	if d.PostMortem != nil {
-		h.Answers["postmortem"] = map[string]any{"what": d.PostMortem, "minute": d.Minute}
+		h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
 	}
 	if err := h.holdTensors(ctx, s); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (h *held) holdTensors(ctx context.Context, s api.Session) error {
 func (h *held) holdSources(ctx context.Context, s api.Session) {
 	var sites []string
 	for _, f := range h.Answers["verdicts"].(judged).Findings {
-		sites = append(sites, f.Site)
+		sites = append(sites, string(f.Site))
 	}
 	for _, g := range h.Answers["tensors"].(counted).Groups {
 		if g.Site != nil {
