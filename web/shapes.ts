@@ -30,12 +30,12 @@ export interface Brief {
 
 export interface Process {
   pid: number;
-  ppid: number;
   role: string;
   rank: number | null;
   command: string;
   peak_rss: number | null;
   ended: boolean;
+  ppid: number;
   steps: number | null;
   python: string | null;
 }

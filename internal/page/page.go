@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/picture"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // SchemaVersion of the JSON document (docs/cli-json.md).
@@ -26,10 +27,10 @@ type Document struct {
 	PostMortem    *PostMortem                      `json:"post_mortem"` // null if no memory ran out
 	Where         *picture.Picture                 `json:"where"`       // null if nothing was sampled
 	Devices       map[string]*monitor.DeviceReport `json:"devices"`
-	Processes     []Process                        `json:"processes"`
-	Events        []Event                          `json:"events"`
-	Overhead      []Overhead                       `json:"overhead"`
-	Drops         []Drop                           `json:"drops"`
+	Processes     []questions.Process              `json:"processes"`
+	Events        []questions.Event                `json:"events"`
+	Overhead      []questions.Cost                 `json:"overhead"`
+	Drops         []questions.Drop                 `json:"drops"`
 
 	// Minute is who held what around the moment at which memory ran out; empty if it didn't.
 	Minute []Line `json:"-"`
@@ -89,36 +90,4 @@ type Line struct {
 	Name  string  `json:"name"`
 	T     []int64 `json:"t"` // µs since the epoch
 	Bytes []int64 `json:"bytes"`
-}
-
-// Process is one of the job's.
-type Process struct {
-	PID     int    `json:"pid"`
-	Role    string `json:"role"`
-	Rank    *int   `json:"rank"`
-	Command string `json:"command"`
-	Peak    *int64 `json:"peak_rss"`
-	Ended   bool   `json:"ended"`
-}
-
-// Event is a row of memgauge.events.
-type Event struct {
-	Micros int64  `json:"t"` // µs since the epoch
-	PID    *int   `json:"pid"`
-	Name   string `json:"name"`
-	Text   string `json:"text"`
-}
-
-// Overhead is what a part of observing cost.
-type Overhead struct {
-	Part    string   `json:"part"`
-	Seconds float64  `json:"seconds"`
-	Share   *float64 `json:"share"` // of the covered time
-}
-
-// Drop counts records that are not in the tables.
-type Drop struct {
-	Source  string `json:"source"`
-	Reason  string `json:"reason"`
-	Records int64  `json:"records"`
 }

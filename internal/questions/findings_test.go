@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/test/fakesession"
+
 	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/questions"
-	"github.com/memgauge/memgauge/test/fakesession"
 )
 
 // notStored are the members of a finding that its table lacks: what is told when it is judged, and not later.

@@ -42,9 +42,10 @@ type process struct {
 
 // memory is a reading of a process; bytes, -1 unknown.
 type memory struct {
-	anon, file, shmem, swap, heap, rss int64
-	cpu                                int64 // µs since it began
-	at                                 int64 // µs
+	// classes of resident memory that add up to it, but for swap: questions.Anonymous and its neighbours
+	anon, file, shmem, swap, heap, free, rss int64
+	cpu                                      int64 // µs since it began
+	at                                       int64 // µs
 }
 
 // floor is what was held when a step had ended.
@@ -150,18 +151,21 @@ func (r *recording) take(b batch) {
 	}
 	for _, t := range b.tree {
 		p := r.process(t.PID)
-		p.ppid, p.rank, p.role, p.command = t.PPID, t.Rank, t.Role, t.Command
+		p.ppid, p.rank, p.role, p.command = t.Parent, -1, t.Role, t.Command
+		if t.Rank != nil {
+			p.rank = *t.Rank
+		}
 		p.started, p.lastSeen, p.ended = t.Started, t.LastSeen, t.Ended
 	}
 	r.takeFindings(b.findings)
 	r.end = b.end
 }
 
-func (r *recording) takeRow(x row) {
+func (r *recording) takeRow(x questions.Row) {
 	switch x.K {
 	case "m":
-		r.process(int(x.ID)).memory.add(x.T, memory{anon: x.A, file: x.B, shmem: x.C, swap: x.D, heap: x.E, rss: x.F,
-			cpu: x.G, at: x.T})
+		r.process(int(x.ID)).memory.add(x.T, memory{anon: x.A, file: x.B, shmem: x.C, swap: x.D, heap: x.E, free: x.H,
+			rss: x.F, cpu: x.G, at: x.T})
 	case "s":
 		r.process(int(x.ID)).steps.add(x.T, floor{step: x.A, anon: x.B, heap: x.C, duration: x.D})
 	case "d":
@@ -186,7 +190,7 @@ func (r *recording) takeRow(x row) {
 	}
 }
 
-func (r *recording) takeGPU(x row) {
+func (r *recording) takeGPU(x questions.Row) {
 	g := r.gpus[int(x.ID)]
 	if g == nil {
 		g = &gpu{at: newTrack(func(a, b gpuReading) gpuReading {

@@ -222,7 +222,8 @@ type class struct {
 
 var classes = []class{
 	{"heap in use", blue, func(m memory) int64 { return max(0, m.heap) }},
-	{"anonymous", sky, func(m memory) int64 { return max(0, m.anon-max(0, min(m.heap, m.anon))) }},
+	{"heap free", green, func(m memory) int64 { return max(0, m.free) }},
+	{"anonymous", sky, func(m memory) int64 { return max(0, m.anon) }},
 	{"shared", pink, func(m memory) int64 { return max(0, m.shmem) }},
 	{"files", grey, func(m memory) int64 { return max(0, m.file) }},
 	{"swapped", orange, func(m memory) int64 { return max(0, m.swap) }},

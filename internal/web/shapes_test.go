@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 var update = flag.Bool("update", false, "write the TypeScript of the answers' types anew")
@@ -28,12 +29,14 @@ var shapes = []struct {
 	name string
 	of   any
 }{
-	{"Config", config{}}, {"Listed", listed{}}, {"Brief", short{}}, {"Process", process{}}, {"About", described{}},
-	{"Columns", columns{}}, {"Event", event{}}, {"Node", node{}}, {"Where", picked{}}, {"Finding", card{}},
-	{"Risk", risk{}}, {"Verdicts", judged{}}, {"Source", excerpt{}}, {"Census", censusRow{}}, {"Group", group{}},
-	{"Grown", object{}}, {"Tensors", counted{}}, {"Frame", api.Frame{}}, {"Thread", api.Thread{}},
+	{"Config", config{}}, {"Listed", listed{}}, {"Brief", questions.Standing{}}, {"Process", questions.Stepped{}},
+	{"About", described{}},
+	{"Columns", columns{}}, {"Event", questions.Event{}}, {"Node", node{}}, {"Where", picked{}}, {"Finding", card{}},
+	{"Risk", risk{}}, {"Verdicts", judged{}}, {"Source", excerpt{}}, {"Census", questions.Census{}},
+	{"Group", questions.Group{}},
+	{"Grown", questions.Object{}}, {"Tensors", counted{}}, {"Frame", api.Frame{}}, {"Thread", api.Thread{}},
 	{"Stacks", api.BacktraceReply{}}, {"Cost", costs{}}, {"Table", model.Table{}}, {"News", news{}}, {"Ran", ranOut{}},
-	{"Grower", page.Grower{}}, {"Flame", drawnFlame{}}, {"Burned", burned{}}, {"NativeLine", nativeLine{}},
+	{"Grower", page.Grower{}}, {"Flame", drawnFlame{}}, {"Burned", burned{}}, {"NativeLine", questions.NativeLine{}},
 	{"Native", nativeHeld{}}, {"HeatRow", heatRow{}}, {"Heat", heat{}}, {"Said", said{}}, {"Held", held{}},
 	{"Device", shotDevice{}}, {"Shot", shown{}}, {"StackFrame", shotFrame{}}, {"Block", shotBlock{}},
 	{"Moment", moment{}}, {"Run", run{}}, {"Segment", segment{}}, {"Segments", mapped{}},

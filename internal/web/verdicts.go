@@ -16,7 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
 )
@@ -82,11 +82,11 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 
 // read fetches what the finding was judged by.
 func (c *card) read(ctx context.Context, s api.Session, f *detect.Finding) error {
-	sql := page.Readings(f)
-	if sql == "" {
+	q := questions.Readings(f)
+	if q == "" {
 		return nil
 	}
-	rows, err := api.Rows[struct{ Step, Bytes float64 }](ctx, s, sql)
+	rows, err := api.Ask(ctx, s, q)
 	if err != nil {
 		return err
 	}
@@ -129,11 +129,6 @@ const (
 	longestRow = 400     // characters of a line that are sent
 )
 
-// siteSQL asks whether the session names a site. Only such a file is read: the page is no file server.
-const siteSQL = `SELECT count(*) AS n FROM (SELECT site FROM python.tensors WHERE site = %[1]s
-	UNION ALL SELECT site FROM python.objects WHERE site = %[1]s
-	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s) LIMIT 1`
-
 // source reads the lines around a site (FILE:LINE) that the session names.
 func source(ctx context.Context, s api.Session, q params) (any, error) {
 	site := q.text("site")
@@ -142,7 +137,7 @@ func source(ctx context.Context, s api.Session, q params) (any, error) {
 	if !ok || err != nil || line < 1 {
 		return nil, fmt.Errorf("source: %q is not FILE:LINE", site)
 	}
-	known, err := first[struct{ N int }](ctx, s, fmt.Sprintf(siteSQL, quoted(site)))
+	known, err := firstOf(ctx, s, questions.Naming(site))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +147,7 @@ func source(ctx context.Context, s api.Session, q params) (any, error) {
 	}
 	host, _ := os.Hostname()
 	switch {
-	case known.N == 0:
+	case known.N == nil || *known.N == 0: // only such a file is read: the page is no file server
 		return nil, errors.New("source: the session names no such line")
 	case filepath.Ext(file) != ".py":
 		return nil, errors.New("source: it is not a Python file")
