@@ -99,15 +99,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	list := []listed{}
 	for _, x := range found {
 		l := listed{ID: x.ID, Name: x.Name, Command: x.Command, Started: x.Started, State: x.State, PIDs: x.PIDs,
-			Ranks: x.Ranks, Disk: x.DiskBytes}
+			Ranks: x.Ranks, Disk: x.DiskBytes, Live: x.Live}
 		if !x.Ended.IsZero() {
 			l.Ended = &x.Ended
 		}
 		if x.Rows >= 0 {
 			l.Rows = &x.Rows
 		}
-		l.Live = l.Ended == nil && (x.State == "running" || x.State == "running, no answer yet" ||
-			len(x.State) >= 12 && x.State[:12] == "not observed")
 		list = append(list, l)
 	}
 	unread := []string{}
