@@ -1,10 +1,8 @@
 // Python in the live trainer; only where whoever started the server allows it.
 import { useState } from "preact/hooks";
-import { type Process, Trouble, of, post } from "./api";
+import { type Process, type Said, Trouble, of, post } from "./api";
 import { t } from "./i18n";
 import { Failed } from "./parts";
-
-interface Said { output: string; cut: boolean; value: string; exception: string; failure: { message: string; hint: string } | null }
 
 export function Eval({ id, processes }: { id: string; processes: Process[] }) {
   const [code, setCode] = useState(""), [pid, setPid] = useState(0), [busy, setBusy] = useState(false);

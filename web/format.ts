@@ -1,5 +1,6 @@
 // Figures as text. Sizes are powers of 1024, and say so.
 import { lang } from "./i18n";
+import type { Finding } from "./shapes";
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -12,6 +13,11 @@ export function bytes(n: number | null | undefined): string {
 }
 
 export const signed = (n: number) => (n > 0 ? "+" : "") + bytes(n);
+
+// mib is the bytes of so many MiB, in which findings tell their rates.
+export const mib = (n: number | null) => (n ?? 0) * 2 ** 20;
+
+export const rate = (x: Finding) => mib(x.by_time ? x.rate_mb_per_second : x.rate_mb_per_step);
 
 export const count = (n: number | null | undefined) => n == null ? "–" : Math.round(n).toLocaleString(lang());
 

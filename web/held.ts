@@ -1,10 +1,5 @@
 // A report carries its answers inside the page: what a server would be asked is looked up here.
-import { type Census, type Columns, type Flame, type Tensors, Trouble, type Where } from "./api";
-
-export interface Held {
-  version: string; written: number; answers: Record<string, unknown>; series: Record<string, Columns[]>;
-  left_out: number; where: Where[]; flame: Flame | null;
-}
+import { type Census, type Columns, type Held, type Tensors, Trouble, type Where } from "./api";
 
 export let held: Held | null = null;
 

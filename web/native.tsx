@@ -1,5 +1,5 @@
 // What native code holds: the lines whose calls allocated it, and its stacks.
-import { type Burned, get, of } from "./api";
+import { type Native as Held, get, of } from "./api";
 import { Graph } from "./flame";
 import * as f from "./format";
 import { held } from "./held";
@@ -7,11 +7,8 @@ import { t } from "./i18n";
 import { Shown, Table } from "./parts";
 import { useLoad } from "./state";
 
-interface Line { site: string; called: string; bytes: number; half: number; grown: number }
-interface Answer { lines: Line[]; root: Burned | null }
-
 export function Native({ id }: { id: string }) {
-  const native = useLoad<Answer>((s) => get(of(id, "native"), s), [id]);
+  const native = useLoad<Held>((s) => get(of(id, "native"), s), [id]);
   return <>
     <div class="bar"><h2>{t("native")}</h2>{!held && <button onClick={native.again} disabled={native.busy}>{t("refresh")}</button>}</div>
     <Shown of={native}>{(a) => !a.root ? <p class="state">{t("nonative")}</p> : <>

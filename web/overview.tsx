@@ -133,9 +133,9 @@ interface Placed extends Fan { kind: string; device: number }
 // fanOf is where the memory that ends first is going.
 function fanOf(v: Verdicts, end: number): Placed | null {
   let risk = v.risks.filter((r) => r.seconds != null && r.seconds > 0).sort((x, y) => x.seconds! - y.seconds!)[0];
-  const leak = v.findings.find((x) => x.verdict === "leak" && x.limit && x.seconds > 0 && !x.over);
-  const of = leak && v.risks.find((r) => r.device === (leak.limit.startsWith("device") ? leak.memory.replace(/\D+/g, "") : "host"));
-  if (!risk && leak && of) risk = { ...of, seconds: leak.seconds, seconds_low: leak.seconds_low || null, seconds_high: leak.seconds_high || null };
+  const leak = v.findings.find((x) => x.verdict === "leak" && x.limit && x.time_to_limit_seconds && !x.ended);
+  const of = leak && v.risks.find((r) => r.device === (leak.limit!.startsWith("device") ? leak.name.replace(/\D+/g, "") : "host"));
+  if (!risk && leak && of) risk = { ...of, seconds: leak.time_to_limit_seconds, seconds_low: leak.time_to_limit_low, seconds_high: leak.time_to_limit_high };
   if (!risk || !risk.total) return null;
   const s = risk.seconds!, at = (n: number | null, other: number) => end + (n ?? other) * 1e6;
   return { kind: risk.device === "host" ? (risk.limit_kind === "cgroup" ? "job" : "host") : "device", device: Number(risk.device) || 0,

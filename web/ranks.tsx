@@ -1,18 +1,10 @@
 // A job on many machines: what each rank holds, by steps, as a heat map; the odd rank is marked, a click opens its session.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get } from "./api";
+import { type Heat, get } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
 import { Shown, Table } from "./parts";
 import { dark, link, useLoad } from "./state";
-
-interface Row { rank: number; node: string; id: string; count: number; odd: boolean }
-
-interface Heat {
-  job: string; ranks: number; rows: Row[]; width: number; columns: number; low: number; high: number; cells: string;
-  odd: { rank: number; node: string; kind: string; since_step: number; id: string; text: string }[];
-  warnings: string[]; missing: string[]; middle: (number | null)[];
-}
 
 const refreshEvery = 5000; // ms, as the server reads the sessions
 

@@ -95,10 +95,10 @@ export function sentence(a: About, v: Verdicts | undefined, news: News | undefin
   const parts: string[] = [];
   const leak = v?.findings.find((x) => x.verdict === "leak");
   if (leak) {
-    parts.push(leak.by_time ? t("sLeakTime", f.bytes(leak.rate)) : t("sLeak", f.bytes(leak.rate), f.count(leak.start)));
+    parts.push(leak.by_time ? t("sLeakTime", f.bytes(f.rate(leak))) : t("sLeak", f.bytes(f.rate(leak)), f.count(leak.start_step)));
     if (leak.holder) parts.push(t("sHeld", leak.holder));
-    if (live && leak.limit && leak.seconds > 0 && leak.seconds < 30 * 86400) {
-      parts.push(t("sDies", f.clock((news?.to ?? a.to) + leak.seconds * 1e6, false)));
+    if (live && leak.limit && leak.time_to_limit_seconds && leak.time_to_limit_seconds < 30 * 86400) {
+      parts.push(t("sDies", f.clock((news?.to ?? a.to) + leak.time_to_limit_seconds * 1e6, false)));
     }
   } else if (v?.verdict === "healthy") parts.push(live ? t("sOK") : t("sEndOK"));
   else if (v) parts.push(t("sUndecided", v.missing || v.findings[0]?.reason || ""));

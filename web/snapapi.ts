@@ -2,47 +2,9 @@
 import { ask, get, Trouble } from "./api";
 import { heldShot, heldTile } from "./held";
 import { key, keyHeader } from "./key";
+import type { Moment, Segments, Shot } from "./shapes";
 
-export interface Device {
-  device: number; name?: string; first: number; events: number; allocs: number; from: number; to: number; peak: number;
-  peak_bytes: number; peak_reserved: number; end_bytes: number; before_bytes: number; before_known: boolean;
-  segments: number; ooms: number[];
-}
-
-export interface Shot {
-  key: string; name: string; origin: string; state: "waiting" | "reading" | "ready" | "failed"; read: number;
-  total: number; failure?: { message: string; hint?: string }; format?: string; cut?: string; devices: Device[];
-}
-
-export interface StackFrame { name: string; file: string; line: number; own: boolean; frame: number }
-
-export interface Block {
-  id: number; bytes: number; from: number; to: number; made: boolean; freed: boolean; began: number; ended: number;
-  addr?: string; use: string; site: string; frames?: StackFrame[]; attached?: string[];
-}
-
-export interface Moment {
-  event: number; t: number; action: string; live: number; reserved: number; count: number; blocks: Block[];
-  uses: { name: string; bytes: number; blocks: number }[];
-}
-
-export interface Run { at: number; bytes: number; state: string; blocks: number; site?: string }
-
-export interface Segment {
-  address: string; bytes: number; used: number; kind: string; stream: number; expandable: boolean; holes: number;
-  largest_hole: number; runs: Run[];
-}
-
-export interface Segments {
-  segments: Segment[]; left: number; bytes: number; free_bytes: number; holes: number; largest_hole: number;
-  rounding_bytes: number; rest_bytes: number;
-}
-
-export interface Delta { name: string; name_a?: string; bytes: [number, number]; blocks: [number, number]; changed_bytes: number }
-
-export interface Deltas { requested_bytes: [number, number]; sites: Delta[] | null; sites_not_listed: number; categories: Delta[] | null }
-
-export interface Diff { device_a: number; device_b: number; peak: Deltas; end: Deltas }
+export type { Block, Delta, Deltas, Device, Diff, Moment, Run, Segment, Segments, Shot, StackFrame } from "./shapes";
 
 export const at = (key: string, what = "") => `f/${encodeURIComponent(key)}${what && "/" + what}`;
 

@@ -13,7 +13,7 @@ export function Cards({ v, id }: { v: Verdicts; id: string }) {
     <h2>{t("verdicts")} <Verdict value={v.verdict} /></h2>
     {v.warnings.map((w) => <p class="state">{w}</p>)}
     {v.findings.length === 0 && <p class="state">{v.missing ? t("nofindings", v.missing) : t("noverdicts")}</p>}
-    {v.findings.map((x) => <Card key={`${x.memory}:${x.pid}`} x={x} id={id} />)}
+    {v.findings.map((x) => <Card key={`${x.name}:${x.pid}`} x={x} id={id} />)}
   </>;
 }
 
@@ -21,15 +21,15 @@ function Card({ x, id }: { x: Finding; id: string }) {
   const unit = x.by_time ? t("second") : t("step"), leak = x.verdict === "leak";
   const facts: [string, preact.ComponentChildren][] = [];
   if (leak) {
-    facts.push([t("rate"), `${f.signed(x.rate)} / ${unit}`], [t("interval"), `${f.bytes(x.low)} – ${f.bytes(x.high)}`], [t("since"), f.count(x.start)]);
+    facts.push([t("rate"), `${f.signed(f.rate(x))} / ${unit}`], [t("interval"), `${f.bytes(f.mib(x.rate_low))} – ${f.bytes(f.mib(x.rate_high))}`], [t("since"), f.count(x.start_step ?? 0)]);
   }
   if (x.holder) facts.push([t("heldby"), <><code>{x.holder}</code>{x.held && ` (${x.held})`}</>]);
   if (x.site) facts.push([t("created"), <code>{x.site}</code>]);
-  if (leak && x.limit) facts.push([t("runsinto"), `${x.limit}${x.seconds > 0 && !x.over ? `, ${f.span(x.seconds)}` : ""}${x.seconds_high > 0 && !x.over ? ` (${f.span(x.seconds_low)} – ${f.span(x.seconds_high)})` : ""}`]);
+  if (leak && x.limit) facts.push([t("runsinto"), `${x.limit}${x.time_to_limit_seconds && !x.ended ? `, ${f.span(x.time_to_limit_seconds)}` : ""}${x.time_to_limit_high && !x.ended ? ` (${f.span(x.time_to_limit_low ?? 0)} – ${f.span(x.time_to_limit_high)})` : ""}`]);
   if (x.reason) facts.push([t("reason"), x.reason]);
   facts.push([t("readings"), f.count(x.readings)]);
   return <article class={`card ${x.verdict}`}>
-    <h3><Verdict value={x.verdict} /> {x.memory} <small>pid {x.pid}{x.rank >= 0 ? `, rank ${x.rank}` : ""}{leak ? ` · ${x.class}` : ""}</small></h3>
+    <h3><Verdict value={x.verdict} /> {x.name} <small>pid {x.pid}{x.rank != null ? `, rank ${x.rank}` : ""}{leak ? ` · ${x.class}` : ""}</small></h3>
     <div class="split">
       <dl class="facts">{facts.map(([k, val]) => <div><dt>{k}</dt><dd>{val}</dd></div>)}</dl>
       {x.x.length > 1 && <Evidence x={x} />}
@@ -67,15 +67,15 @@ function Evidence({ x }: { x: Finding }) {
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot?.destroy(); };
   }, [x]);
-  const label = `${x.memory}: ${f.bytes(x.y[0])} – ${f.bytes(x.y[x.y.length - 1])}, ${t("step")} ${f.count(x.x[0])} – ${f.count(x.x[x.x.length - 1])}`;
+  const label = `${x.name}: ${f.bytes(x.y[0])} – ${f.bytes(x.y[x.y.length - 1])}, ${t("step")} ${f.count(x.x[0])} – ${f.count(x.x[x.x.length - 1])}`;
   return <div class="evidence" ref={box} role="img" aria-label={label} />;
 }
 
 function draw(box: HTMLElement, x: Finding): uPlot {
-  const leak = x.verdict === "leak", from = x.level - x.rate * (x.end - x.start);
-  const line = (rate: number) => x.x.map((s) => s < x.start ? null : from + rate * (s - x.start));
+  const leak = x.verdict === "leak", start = x.start_step ?? 0, from = x.level - f.rate(x) * (x.end_step - start);
+  const line = (rate: number) => x.x.map((s) => s < start ? null : from + rate * (s - start));
   // the readings come last: they lie over the line
-  const data = [x.x, ...(leak ? [line(x.rate), line(x.low), line(x.high)] : []), x.y] as uPlot.AlignedData;
+  const data = [x.x, ...(leak ? [line(f.rate(x)), line(f.mib(x.rate_low)), line(f.mib(x.rate_high))] : []), x.y] as uPlot.AlignedData;
   const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
   const thin = { stroke: "#d55e00", width: 1, dash: [3, 3], points: { show: false } };
   return new uPlot({

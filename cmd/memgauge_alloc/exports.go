@@ -2,9 +2,11 @@ package main
 
 // #include <stdint.h>
 // #include <stdlib.h>
+// int memgauge_exhausted(void);
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -18,6 +20,9 @@ import (
 func text(err error) *C.char {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, alloc.ErrOutOfMemory) || errors.Is(err, alloc.ErrNoMemory) {
+		C.memgauge_exhausted()
 	}
 	return C.CString(err.Error())
 }

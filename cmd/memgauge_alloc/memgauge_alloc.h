@@ -88,6 +88,11 @@ uint32_t memgauge_stack(int a, const char *lines);
 // memgauge_error returns why this thread's last call failed; NULL if it did not. The text is valid until the thread's next
 // call.
 const char *memgauge_error(void);
+// memgauge_error_code returns what kind of error that is: the text is for people.
+#define MEMGAUGE_OK 0
+#define MEMGAUGE_FAILED 1
+#define MEMGAUGE_OUT_OF_MEMORY 2
+int memgauge_error_code(void);
 // memgauge_misuses counts frees of memgauge_torch_free that were wrong.
 int64_t memgauge_misuses(void);
 

@@ -15,6 +15,8 @@
 static atomic_int forked;
 static atomic_llong misuses;
 static __thread char *error;
+static __thread int code;      // of the error
+static __thread int exhausted; // Go is about to return the text of an error of that kind
 static __thread uint32_t thread;
 
 static void in_child(void) { atomic_store(&forked, 1); }
@@ -30,6 +32,8 @@ static uint32_t this_thread(void) {
 static void fail(char *text) {
     if (error != NULL) free(error);
     error = text;
+    code = text == NULL ? MEMGAUGE_OK : exhausted ? MEMGAUGE_OUT_OF_MEMORY : MEMGAUGE_FAILED;
+    exhausted = 0;
 }
 
 // enter says whether Go may be called.
@@ -41,6 +45,8 @@ static int enter(void) {
 }
 
 const char *memgauge_error(void) { return error; }
+int memgauge_error_code(void) { return code; }
+int memgauge_exhausted(void) { return exhausted = 1; }
 int64_t memgauge_misuses(void) { return atomic_load(&misuses); }
 
 void memgauge_text_free(char *text) { free(text); }

@@ -30,6 +30,7 @@ extern uintptr_t mgBase(int a, uintptr_t p, uint64_t *size);
 // Of shim.c. enter says whether Go may be called, and fails with the reason where not; fail keeps a text, which it owns, as the
 // thread's error.
 int memgauge_enter(void);
+int memgauge_exhausted(void); // the next error of this thread is that there is no memory
 void memgauge_fail(char *text);
 void *memgauge_alloc_in(int a, size_t size, void *stream, uint32_t stack, uint32_t pool);
 int memgauge_forked(void);
@@ -40,6 +41,6 @@ char *memgauge_copy_cuda_text(int device, void *to, const void *from, size_t n, 
 char *memgauge_copy_text(int a, void *to, const void *from, size_t n, int direction);
 
 // Of throw.c.
-void memgauge_throw(const char *text);
+void memgauge_throw(const char *text, int code);
 
 #endif

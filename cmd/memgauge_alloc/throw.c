@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memgauge_alloc.h"
 #include "shim.h"
 
 typedef void *(*allocate_fn)(size_t);
@@ -58,14 +59,14 @@ static void throw_oom(const char *text, allocate_fn allocate, throw_fn throw_) {
     throw_(e, type, *(void (**)(void *))(table + 16)); // the first is the destructor
 }
 
-void memgauge_throw(const char *text) {
+void memgauge_throw(const char *text, int code) {
     allocate_fn allocate = (allocate_fn)in_stdcxx("__cxa_allocate_exception");
     throw_fn throw_ = (throw_fn)in_stdcxx("__cxa_throw");
     if (allocate == NULL || throw_ == NULL) {
         fprintf(stderr, "%s\n", text); // no C++ in this process, so nobody who could catch: PyTorch is not here
         abort();
     }
-    if (strstr(text, "out of memory") != NULL) throw_oom(text, allocate, throw_);
+    if (code == MEMGAUGE_OUT_OF_MEMORY) throw_oom(text, allocate, throw_);
     void *type = in_stdcxx("_ZTISt13runtime_error");
     void (*construct)(void *, const char *) = in_stdcxx("_ZNSt13runtime_errorC1EPKc");
     void (*destroy)(void *) = in_stdcxx("_ZNSt13runtime_errorD1Ev");

@@ -124,7 +124,8 @@ void *memgauge_torch_alloc(ptrdiff_t size, int device, void *stream) {
         uint32_t pool = a != 0 && atomic_load_explicit(&routed, memory_order_relaxed) > 0 ? pool_of(device, stream) : 0;
         if (a != 0) p = memgauge_alloc_in(a, (size_t)size, stream, 0, pool);
     }
-    if (p == NULL) memgauge_throw(memgauge_error() != NULL ? memgauge_error() : "memgauge: allocation failed");
+    if (p == NULL) memgauge_throw(memgauge_error() != NULL ? memgauge_error() : "memgauge: allocation failed",
+                                   memgauge_error_code());
     return p;
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // Querier answers SQL: it runs a statement and writes its result to w. If that fails, what it has written is not a
@@ -35,6 +37,11 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 		}
 		rows = append(rows, row)
 	}
+}
+
+// Ask is Rows of a question, which knows its rows' type.
+func Ask[T any](ctx context.Context, db Querier, q questions.Of[T]) ([]T, error) {
+	return Rows[T](ctx, db, string(q))
 }
 
 // Each is Rows for a result of any length: it calls take for each row, and an error from take ends the query.

@@ -102,13 +102,13 @@ type End struct {
 	Known bool      `json:"known"` // the end was observed: the fields below are filled in
 	Text  string    `json:"text"`  // in a few words: "exit 0", "killed by SIGKILL", "OOM kill"
 	Ended time.Time `json:"ended"`
-	OOM   string    `json:"oom,omitempty"` // "an OOM kill" or "an out-of-memory error" that ended it
+	OOM   string    `json:"oom,omitempty"` // model.OOMKill or OOMError, that ended it
 	Peak  int64     `json:"peak_rss"`      // bytes, of the largest process
 	Final bool      `json:"final"`         // its collector has recorded it: nothing above changes any more
 }
 
 // KilledForMemory reports whether the kernel's OOM killer ended the job.
-func (e End) KilledForMemory() bool { return e.OOM == "an OOM kill" }
+func (e End) KilledForMemory() bool { return e.OOM == model.OOMKill }
 
 // ProcessesRequest asks for processes.
 type ProcessesRequest struct {
@@ -139,6 +139,7 @@ type Event struct {
 	PID  int       `json:"pid"`
 	Name string    `json:"name"`
 	Text string    `json:"text"`
+	Code string    `json:"code,omitempty"` // what Text tells, for programs (wire.EventCodes)
 }
 
 // LeakRequest asks for a verdict on the session's memory.
@@ -166,6 +167,7 @@ type Listed struct {
 	Started   time.Time
 	Ended     time.Time // zero while it runs, and if the end was not observed
 	State     string    // "running", "exit 0", "killed by SIGKILL", "lost …"
+	Live      bool      // it has not ended
 	Rows      int64     // -1 if the number can't be queried now
 	DiskBytes int64
 }

@@ -39,7 +39,7 @@ func List(ctx context.Context, all bool) (list []api.Listed, left []error, err e
 
 func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
 	sum := api.Listed{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
-		Started: s.Meta.Started, Rows: -1}
+		Started: s.Meta.Started, Rows: -1, Live: live}
 	if live {
 		sum.PIDs, sum.Ranks = livePIDs(s)
 		sum.State, sum.Rows = liveState(ctx, s)

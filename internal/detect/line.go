@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -48,11 +49,7 @@ func (f Finding) Unit() string {
 
 // PerStep is the rate with its unit, such as "+1.02 MiB/step" or, where there are no steps, "+1.2 MiB/s".
 func (f Finding) PerStep() string {
-	sign := "+"
-	if f.Rate < 0 {
-		sign = ""
-	}
-	return sign + units.Bytes(math.Round(f.Rate)).String() + "/" + f.per()
+	return Pace(model.Finding{Rate: model.MB(f.Rate), ByTime: f.ByTime})
 }
 
 // per is the unit as it stands behind a slash.

@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -271,18 +270,14 @@ func (f Finding) decides() bool {
 	return true
 }
 
-func order(fs []Finding) { slices.SortStableFunc(fs, Compare) }
+func order(fs []Finding) {
+	slices.SortStableFunc(fs, func(a, b Finding) int { return Compare(a.key(), b.key()) })
+}
 
-// Compare is the order of findings wherever they are told: leaks first, the fastest before others. Who makes findings
-// anew of rows asks here too.
-func Compare(a, b Finding) int {
-	rank := map[Verdict]int{Leak: 0, Undecided: 1, Healthy: 2}
-	faster := 0
-	if a.Verdict == Leak {
-		faster = cmp.Compare(b.Rate, a.Rate)
-	}
-	return cmp.Or(cmp.Compare(rank[a.Verdict], rank[b.Verdict]), faster, cmp.Compare(a.Rank, b.Rank),
-		cmp.Compare(a.PID, b.PID), strings.Compare(a.Device+string(a.Memory), b.Device+string(b.Memory)))
+// key has what the order of findings goes by.
+func (f Finding) key() model.Finding {
+	return model.Finding{Verdict: string(f.Verdict), Rate: model.MB(f.Rate), Rank: model.Rank(f.Rank),
+		PID: int32(f.PID), Device: model.Text(f.Device), Memory: string(f.Memory)}
 }
 
 // judgeProcess judges each memory of a process by itself, and then which of them say the same.

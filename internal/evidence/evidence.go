@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/check"
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // Measured has a session's measurements at the place of a finding.
@@ -45,7 +46,7 @@ type heldRow struct {
 // maxHeld bounds the places that are queried, the largest of all processes; a program has some dozens.
 const maxHeld = "2000"
 
-var heldSQL = `WITH newest AS (` + api.NewestCensuses("true") + `),
+var heldSQL = `WITH newest AS (` + questions.NewestCensuses("true") + `),
 rows AS (SELECT t.pid, t.site, t.holder, coalesce(t.bytes, 0) AS bytes, t.count AS n FROM python.tensors t
  JOIN newest n ON n.pid = t.pid AND n.census_id = t.census_id WHERE t.role = 'tensor'
  UNION ALL SELECT o.pid, o.site, o.holder, coalesce(o.bytes, 0), o.length FROM python.objects o

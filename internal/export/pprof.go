@@ -10,26 +10,12 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // holding is what one holder has, at the last census of its process.
-type holding struct {
-	PID    int
-	Rank   *int
-	What   string // role of tensors; else the container's type
-	Holder *string
-	Site   *string
-	Bytes  int64
-}
-
-// Containers may hold the very tensors that are listed, so they are shown only for processes without tensors.
-var holdingsSQL = `WITH last AS (` + api.NewestCensuses("true") + `),
-	t AS (SELECT t.pid, t.rank, t.role AS what, t.holder, t.site, t.bytes FROM python.tensors t
-		JOIN last ON t.pid = last.pid AND t.census_id = last.census_id WHERE t.bytes > 0)
-	SELECT * FROM t UNION ALL SELECT o.pid, o.rank, o.type, o.holder, o.site, o.bytes FROM python.objects o
-		JOIN last ON o.pid = last.pid AND o.census_id = last.census_id
-		WHERE o.evidence = 'container' AND o.bytes > 0 AND o.pid NOT IN (SELECT pid FROM t)`
+type holding struct{ questions.Holding }
 
 // Pprof writes who holds the memory, for `go tool pprof`: stacks of process, kind and holder, and as the holder's place
 // the line that creates what it holds. Of a live job a census is taken first.
@@ -41,7 +27,7 @@ func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err
 	if notes, err = census(ctx, s); err != nil {
 		return nil, err
 	}
-	rows, err := api.Rows[holding](ctx, s, holdingsSQL)
+	rows, err := api.Ask(ctx, s, questions.Holdings)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +37,7 @@ func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err
 	}
 	g := flame.New("memgauge session " + about.Name + ": bytes by holder")
 	for _, h := range rows {
-		g.Add(h.stack(), h.Bytes, false)
+		g.Add(holding{h}.stack(), h.Bytes, false)
 	}
 	if g.Comments, err = asOf(ctx, s); err != nil {
 		return nil, err
@@ -61,20 +47,13 @@ func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err
 
 // asOf says for each process which census counts.
 func asOf(ctx context.Context, s api.Session) (lines []string, err error) {
-	type row struct {
-		PID  int
-		ID   int64 `json:"census_id"`
-		Step *int64
-		TS   string
-		Note string
-	}
-	rows, err := api.Rows[row](ctx, s, api.NewestCensuses("true")+" ORDER BY pid")
+	rows, err := api.Ask(ctx, s, questions.Censuses())
 	for _, r := range rows {
 		line := fmt.Sprintf("process %d: census %d", r.PID, r.ID)
 		if r.Step != nil {
 			line += fmt.Sprintf(" after step %d", *r.Step)
 		}
-		if line += ", " + r.TS; r.Note != "" {
+		if line += ", " + r.Time; r.Note != "" {
 			line += "; " + r.Note
 		}
 		lines = append(lines, line)

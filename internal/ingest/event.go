@@ -67,6 +67,7 @@ func (d *rowBuilder) event(s *[wire.SlotSize]byte) {
 		d.in.drop(d.r, model.Drop{Reason: reasonCrowded, Records: e.A, Detail: text})
 	}
 	d.in.batch.Events = append(d.in.batch.Events, model.Event{
-		Time: d.micros(e.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Name: name, Text: text, A: e.A, B: e.B,
+		Time: d.micros(e.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Name: name, Text: text,
+		Code: wire.EventCode(e.Code), A: e.A, B: e.B,
 	})
 }

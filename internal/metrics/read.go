@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // Bounds of what labels can multiply; what lies beyond is folded into "other". Times classes and kinds that makes some
@@ -132,39 +133,19 @@ func one(yes bool) float64 {
 }
 
 // rowsOf runs a query; after an error it runs no more.
-func rowsOf[T any](r *reader, sql string) []T {
+func rowsOf[T any](r *reader, q questions.Of[T]) []T {
 	if r.err != nil {
 		return nil
 	}
-	list, err := api.Rows[T](r.ctx, r.s, sql)
+	list, err := api.Ask(r.ctx, r.s, q)
 	r.err = err
 	return list
-}
-
-// A process is sampled every second, and its rows are thinned to one in 10 s later: without a row for 15 s it is gone.
-const processesSQL = `WITH m AS (SELECT * FROM process.memory
-		WHERE ts > (SELECT max(ts) FROM process.memory) - INTERVAL 15 SECOND
-		QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY ts DESC) = 1)
-	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS moment, m.anon,
-		m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_free
-	FROM m LEFT JOIN process.tree t USING (pid, start_ticks) ORDER BY m.rank NULLS LAST`
-
-type processRow struct {
-	Rank  *int
-	Role  string
-	Ended *bool
-	At    float64 `json:"moment"`
-	Anon, File,
-	Shmem, Swap *float64
-	PageTables *float64 `json:"page_tables"`
-	HeapInUse  *float64 `json:"heap_in_use"`
-	HeapFree   *float64 `json:"heap_free"`
 }
 
 // processes adds up the processes of a rank and role. For a finished job it uses their last rows.
 func (r *reader) processes(live bool) {
 	newest := 0.0
-	for _, p := range rowsOf[processRow](r, processesSQL) {
+	for _, p := range rowsOf(r, questions.Now) {
 		newest = max(newest, p.At)
 		if live && p.Ended != nil && *p.Ended {
 			continue
@@ -183,36 +164,8 @@ func (r *reader) processes(live bool) {
 	}
 }
 
-// The trainer of a rank is the process that lives; if several made steps, the one that made most.
-const trainersSQL = `WITH last AS (SELECT pid, max(step) AS step FROM python.steps WHERE NOT inference GROUP BY pid),
-	trainer AS (SELECT l.pid, l.step FROM last l LEFT JOIN memgauge.processes p USING (pid)
-		QUALIFY row_number() OVER (PARTITION BY p.rank ORDER BY p.ended IS NOT NULL, l.step DESC, l.pid) = 1)`
-
-// Memory is not read in every step: the newest reading counts.
-const stepsSQL = trainersSQL + ` SELECT any_value(s.rank) AS rank, max(s.step) AS step,
-		sum(s.duration) FILTER (s.step > t.step - 20) /
-			sum(s.steps) FILTER (s.step > t.step - 20 AND s.duration IS NOT NULL) AS duration,
-		arg_max(s.device, s.step) AS device, arg_max(s.allocated, s.step) FILTER (s.allocated IS NOT NULL) AS allocated,
-		arg_max(s.reserved, s.step) FILTER (s.reserved IS NOT NULL) AS reserved,
-		arg_max(s.max_allocated, s.step) FILTER (s.max_allocated IS NOT NULL) AS peak
-	FROM python.steps s JOIN trainer t USING (pid) WHERE NOT s.inference GROUP BY s.pid ORDER BY rank NULLS LAST`
-
-const stepDevicesSQL = trainersSQL + ` SELECT any_value(d.rank) AS rank, d.device,
-		arg_max(d.allocated, d.step) AS allocated,
-		arg_max(d.reserved, d.step) AS reserved, NULL AS peak
-	FROM python.step_devices d JOIN trainer t USING (pid) WHERE NOT d.inference GROUP BY d.pid, d.device
-	ORDER BY rank NULLS LAST, d.device`
-
-type stepRow struct {
-	Rank                      *int
-	Step                      float64
-	Device                    *string
-	Duration                  *float64
-	Allocated, Reserved, Peak *float64
-}
-
 func (r *reader) steps() {
-	tell := func(row stepRow) {
+	tell := func(row questions.LastStep) {
 		if row.Device == nil {
 			return
 		}
@@ -221,8 +174,8 @@ func (r *reader) steps() {
 		r.known(stepMemory, row.Reserved, rank, device, "reserved")
 		r.known(stepPeak, row.Peak, rank, device)
 	}
-	devices := rowsOf[stepRow](r, stepDevicesSQL)
-	for _, row := range rowsOf[stepRow](r, stepsSQL) {
+	devices := rowsOf(r, questions.StepDevices)
+	for _, row := range rowsOf(r, questions.LastSteps) {
 		rank := r.rank(row.Rank)
 		if rank != "other" { // a sum of steps, or of times, says nothing
 			r.add(steps, row.Step, rank)
@@ -313,13 +266,7 @@ func (r *reader) findings() {
 
 // kernel adds the kernel's counts for the job's cgroup and for the host.
 func (r *reader) kernel() {
-	type cgroupRow struct {
-		Current, Anon, File, Shmem, Kernel *float64
-		OOMKills                           *float64 `json:"events_oom_kill"`
-		Some                               *float64 `json:"psi_some_us"`
-		Full                               *float64 `json:"psi_full_us"`
-	}
-	for _, c := range rowsOf[cgroupRow](r, "FROM cgroup.memory ORDER BY ts DESC LIMIT 1") {
+	for _, c := range rowsOf(r, questions.Charged) {
 		for class, bytes := range map[string]*float64{"charged": c.Current, "anon": c.Anon, "file": c.File,
 			"shmem": c.Shmem, "kernel": c.Kernel} {
 			r.known(cgroupMemory, bytes, class)
@@ -331,25 +278,14 @@ func (r *reader) kernel() {
 			}
 		}
 	}
-	type hostRow struct{ Total, Available *float64 }
-	for _, h := range rowsOf[hostRow](r, "SELECT total, available FROM host.memory ORDER BY ts DESC LIMIT 1") {
+	for _, h := range rowsOf(r, questions.Host) {
 		r.known(hostMemory, h.Total, "total")
 		r.known(hostMemory, h.Available, "available")
 	}
 }
 
 func (r *reader) gpus() {
-	type gpuRow struct {
-		Device      int      `json:"device_id"`
-		Used        *float64 `json:"used_bytes"`
-		Total       *float64 `json:"total_bytes"`
-		Busy        *float64 `json:"gpu_util_pct"`
-		Temperature *float64 `json:"temperature_c"`
-		Power       *float64 `json:"power_w"`
-	}
-	for _, g := range rowsOf[gpuRow](r, `SELECT device_id, used_bytes, total_bytes, gpu_util_pct, temperature_c, power_w
-		FROM gpu.utilization WHERE ts > (SELECT max(ts) FROM gpu.utilization) - INTERVAL 15 SECOND
-		QUALIFY row_number() OVER (PARTITION BY device_id ORDER BY ts DESC) = 1 ORDER BY device_id`) {
+	for _, g := range rowsOf(r, questions.GPUs) {
 		device := r.device(fmt.Sprint(g.Device))
 		r.known(gpuMemory, g.Used, device, "used")
 		r.known(gpuMemory, g.Total, device, "total")
@@ -366,11 +302,7 @@ func (r *reader) gpus() {
 
 // self adds what observing costs. As on the page, shares are of the longest time that a part of a process covers.
 func (r *reader) self() {
-	type costRow struct{ Share *float64 }
-	for _, c := range rowsOf[costRow](r, `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
-			FROM memgauge.overhead WHERE pid IS NOT NULL GROUP BY ALL),
-		run AS (SELECT pid, max(covered) AS covered, sum(ns) AS ns FROM p GROUP BY pid)
-		SELECT CASE WHEN sum(covered) >= 10e9 THEN sum(ns) / sum(covered) END AS share FROM run`) {
+	for _, c := range rowsOf(r, questions.CostInAll) {
 		r.known(overhead, c.Share)
 	}
 	if r.err != nil {

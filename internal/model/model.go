@@ -1,5 +1,6 @@
 // Package model is the vocabulary that the other packages share: the rows that flow from rings into the database, and
-// the shape of what comes out again. Types only; it imports nothing of ours and does nothing.
+// the shape of what comes out again. Types only; it imports nothing of ours and does nothing but write and read them as
+// JSON.
 package model
 
 import (
@@ -9,6 +10,12 @@ import (
 
 // Null marks an integer that was not taken; it becomes NULL in the database.
 const Null int64 = -1 << 63
+
+// Codes of what ended a job for lack of memory.
+const (
+	OOMKill  = "oom_kill"  // the kernel killed it
+	OOMError = "oom_error" // an allocator raised an error
+)
 
 // Stage of a module or an optimizer; the values are the wire format's.
 type Stage uint8
@@ -77,8 +84,9 @@ type Event struct {
 	PID  int32
 	Rank int32
 	Name string
-	Text string
-	A, B int64 // meaning depends on the event; Null if none
+	Text string // for people
+	Code string // what it tells, for programs (wire.EventCodes); "" for none
+	A, B int64  // meaning depends on the event; Null if none
 }
 
 // Overhead is a row of memgauge.overhead: what a part of observing cost in a stretch of time.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -14,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/guard"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/webhook"
+	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // GuardOptions are what a user may say about the guard of a run.
@@ -60,8 +60,8 @@ func (o RunOptions) loadGuard() (*guard.Policy, error) {
 // Guarded is what a guard has done in a run.
 type Guarded struct {
 	Actions, Helped int      // that were to free memory
-	Stopped         string   // why it has ended the training; "" if it hasn't
-	LeftOut         []string // actions that did not help
+	Stopped         string   // what was told when it ended the training; "" if it hasn't
+	LeftOut         []string // what was told of actions that did not help
 	OOM             bool     // an allocation failed, or the kernel killed the run
 	Read            []string // settings that the script asked for
 	Unread          []string // settings that nothing has asked for
@@ -135,14 +135,10 @@ func (g *guarding) follow(ctx context.Context) {
 // and of memory that ran out in any case.
 func (g *guarding) tells(e api.Event) bool {
 	switch {
-	case e.Name == "oom":
-		return true
-	case e.Name != "guard":
-		return false
-	case strings.Contains(e.Text, ": stopped with a checkpoint"), strings.Contains(e.Text, ": webhook: "):
+	case e.Name == "oom", e.Code == wire.EventStopped, e.Code == wire.EventWebhook:
 		return true
 	}
-	return strings.Contains(e.Text, ": warn: ") && !g.policy.Needs("webhook")
+	return e.Code == wire.EventWarned && !g.policy.Needs("webhook")
 }
 
 // end waits until what has happened is sent, or until that takes too long.
@@ -166,7 +162,7 @@ func (g *guarding) guarded(ctx context.Context, end session.End) (sum Guarded, e
 	if g.policy == nil {
 		return sum, nil
 	}
-	sum.OOM = strings.Contains(end.String(), "OOM")
+	sum.OOM = end.OOM == session.OOMKill
 	door := ask.Open(g.s)
 	defer door.Close()
 	err = door.Events(ctx, api.EventsRequest{}, func(e api.Event) error {
@@ -190,25 +186,16 @@ func (sum *Guarded) note(e api.Event) {
 		if !slices.Contains(sum.Read, e.Text) {
 			sum.Read = append(sum.Read, e.Text)
 		}
-	case "guard":
-		sum.noteAction(e.Text)
 	}
-}
-
-// noteAction reads the agent's texts (guard/engine.py, hooks.py).
-func (sum *Guarded) noteAction(text string) {
-	switch {
-	case strings.Contains(text, ": stopped with a checkpoint: "):
-		_, sum.Stopped, _ = strings.Cut(text, ": stopped with a checkpoint: ")
-	case strings.Contains(text, " is left out from now on"):
-		name, _, _ := strings.Cut(text, " is left out from now on")
-		if !slices.Contains(sum.LeftOut, name) {
-			sum.LeftOut = append(sum.LeftOut, name)
-		}
-	case strings.Contains(text, ", helped, "):
+	switch e.Code {
+	case wire.EventStopped:
+		sum.Stopped = e.Text
+	case wire.EventLeftOut:
+		sum.LeftOut = append(sum.LeftOut, e.Text)
+	case wire.EventHelped:
 		sum.Helped++
 		sum.Actions++
-	case strings.Contains(text, ", no help, "):
+	case wire.EventVain:
 		sum.Actions++
 	}
 }

@@ -83,7 +83,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 		return err
 	}
 	event := model.Event{Time: end.Ended.UnixMicro(), PID: int32(o.s.Meta.Process.PID), Rank: -1, Name: "end",
-		Text: end.String(), A: int64(end.Code), B: model.Null}
+		Text: end.String(), Code: string(end.OOM), A: int64(end.Code), B: model.Null}
 	if err := o.base.append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {
 		return fmt.Errorf("record the end: %w", err)
 	}
@@ -91,7 +91,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 }
 
 // outOfMemory returns why the job is taken to have run out of memory; "" if it didn't.
-func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
+func (o *Owner) outOfMemory(ctx context.Context) (why session.Cause, err error) {
 	const sql = "SELECT name FROM memgauge.events WHERE name IN ('oom', 'oom_kill') GROUP BY name ORDER BY name"
 	err = store.Each(ctx, o, sql, func(v []any) {
 		why = session.OOMError

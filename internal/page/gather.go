@@ -3,12 +3,12 @@ package page
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -22,18 +22,13 @@ type Parts struct {
 // Gather queries the session.
 func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
 	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session,
-		Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
+		Verdict: string(parts.Leak.Verdict), Findings: parts.Leak.Documents(), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
-	fill(&g, &d.Processes,
-		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree "+
-			"ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
-	fill(&g, &d.Events,
-		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE "+TheirEvents+" ORDER BY ts LIMIT 300")
-	fill(&g, &d.Overhead, OverheadSQL)
-	fill(&g, &d.Drops,
-		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records "+
-			"DESC LIMIT 40")
+	fill(&g, &d.Processes, questions.Largest(40))
+	fill(&g, &d.Events, questions.Events(300))
+	fill(&g, &d.Overhead, questions.Costs)
+	fill(&g, &d.Drops, questions.Drops(40))
 	d.postMortem(&g, parts.Watch)
 	if g.err != nil {
 		return nil, g.err
@@ -42,20 +37,6 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	return d, nil
 }
 
-// TheirEvents selects the events of the user's job: not that an eval begins, which its end tells, and not the questions
-// of our own commands, which sessions of the first release have among them.
-const TheirEvents = `name <> 'eval begin' AND NOT (name = 'eval' AND starts_with(text, '__import__("') AND
-	(contains(text, '"memgauge') OR contains(text, '"sys").modules')))`
-
-// OverheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
-// census that covers only its own half second must not count as 15 %. A run of a few seconds is too short for a share.
-const OverheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
-		FROM memgauge.overhead GROUP BY ALL),
-	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
-	SELECT part, sum(ns) / 1e9 AS seconds,
-		CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
-	FROM p JOIN run ON p.pid IS NOT DISTINCT FROM run.pid GROUP BY part ORDER BY seconds DESC`
-
 // gatherer keeps the first error, so that the queries can follow each other without checks.
 type gatherer struct {
 	ctx context.Context
@@ -63,12 +44,12 @@ type gatherer struct {
 	err error
 }
 
-func fill[T any](g *gatherer, into *[]T, sql string) {
+func fill[T any](g *gatherer, into *[]T, q questions.Of[T]) {
 	*into = []T{}
 	if g.err != nil {
 		return
 	}
-	list, err := api.Rows[T](g.ctx, g.db, sql)
+	list, err := api.Ask(g.ctx, g.db, q)
 	if err != nil {
 		g.err = err
 		return
@@ -120,29 +101,6 @@ func heldBy(holder string) string {
 		return ""
 	}
 	return ", held by " + holder
-}
-
-func findings(r detect.Report) []Finding {
-	const mb = 1 << 20
-	list := []Finding{}
-	for _, f := range r.Findings {
-		j := Finding{Verdict: string(f.Verdict), Class: string(f.Class), Memory: f.Name(), PID: f.PID, Reason: f.Reason,
-			Site: f.Site, Holder: f.Holder, Held: f.Held, Evidence: append([]string{}, f.Evidence...),
-			Advice: append([]string{}, f.Advice...), Limit: f.Limit}
-		if f.Verdict == detect.Leak {
-			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
-			if j.RateLow, j.RateHigh, j.Start = &low, &high, &start; f.ByTime {
-				j.Second = &rate
-			} else {
-				j.Rate = &rate
-			}
-			if f.Limit != "" && !math.IsInf(f.Seconds, 0) && !math.IsNaN(f.Seconds) {
-				j.Seconds = &f.Seconds
-			}
-		}
-		list = append(list, j)
-	}
-	return list
 }
 
 func predicted(r *monitor.Risk) string {

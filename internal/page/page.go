@@ -6,8 +6,10 @@ package page
 import (
 	"time"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/picture"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // SchemaVersion of the JSON document (docs/cli-json.md).
@@ -19,16 +21,16 @@ type Document struct {
 	Generated     time.Time                        `json:"generated"`
 	Session       Session                          `json:"session"`
 	Verdict       string                           `json:"verdict"` // leak, undecided, healthy
-	Findings      []Finding                        `json:"findings"`
+	Findings      []model.Finding                  `json:"findings"`
 	Risk          string                           `json:"oom_risk"` // low, medium, high, critical
 	Headlines     []Headline                       `json:"headlines"`
 	PostMortem    *PostMortem                      `json:"post_mortem"` // null if no memory ran out
 	Where         *picture.Picture                 `json:"where"`       // null if nothing was sampled
 	Devices       map[string]*monitor.DeviceReport `json:"devices"`
-	Processes     []Process                        `json:"processes"`
-	Events        []Event                          `json:"events"`
-	Overhead      []Overhead                       `json:"overhead"`
-	Drops         []Drop                           `json:"drops"`
+	Processes     []questions.Process              `json:"processes"`
+	Events        []questions.Event                `json:"events"`
+	Overhead      []questions.Cost                 `json:"overhead"`
+	Drops         []questions.Drop                 `json:"drops"`
 
 	// Minute is who held what around the moment at which memory ran out; empty if it didn't.
 	Minute []Line `json:"-"`
@@ -57,27 +59,6 @@ type Session struct {
 type Headline struct {
 	Text string `json:"text"`
 	Bad  bool   `json:"bad"`
-}
-
-// Finding is the verdict on one memory.
-type Finding struct {
-	Verdict  string   `json:"verdict"`
-	Class    string   `json:"class"`
-	Memory   string   `json:"memory"`
-	PID      int      `json:"pid"`
-	Rate     *float64 `json:"rate_mb_per_step"` // MB of 2^20 bytes; null unless it leaks, and without steps
-	Second   *float64 `json:"rate_mb_per_second"`
-	RateLow  *float64 `json:"rate_low"`
-	RateHigh *float64 `json:"rate_high"`
-	Start    *float64 `json:"start_step"`
-	Reason   string   `json:"reason"`
-	Site     string   `json:"site"`
-	Holder   string   `json:"holder"`
-	Held     string   `json:"held"`
-	Evidence []string `json:"evidence"`
-	Advice   []string `json:"advice"`
-	Limit    string   `json:"limit"`
-	Seconds  *float64 `json:"time_to_limit_seconds"`
 }
 
 // PostMortem is what the last minute before memory ran out shows.
@@ -109,36 +90,4 @@ type Line struct {
 	Name  string  `json:"name"`
 	T     []int64 `json:"t"` // µs since the epoch
 	Bytes []int64 `json:"bytes"`
-}
-
-// Process is one of the job's.
-type Process struct {
-	PID     int    `json:"pid"`
-	Role    string `json:"role"`
-	Rank    *int   `json:"rank"`
-	Command string `json:"command"`
-	Peak    *int64 `json:"peak_rss"`
-	Ended   bool   `json:"ended"`
-}
-
-// Event is a row of memgauge.events.
-type Event struct {
-	Micros int64  `json:"t"` // µs since the epoch
-	PID    *int   `json:"pid"`
-	Name   string `json:"name"`
-	Text   string `json:"text"`
-}
-
-// Overhead is what a part of observing cost.
-type Overhead struct {
-	Part    string   `json:"part"`
-	Seconds float64  `json:"seconds"`
-	Share   *float64 `json:"share"` // of the covered time
-}
-
-// Drop counts records that are not in the tables.
-type Drop struct {
-	Source  string `json:"source"`
-	Reason  string `json:"reason"`
-	Records int64  `json:"records"`
 }

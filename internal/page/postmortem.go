@@ -9,42 +9,14 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-type windowRow struct {
-	Micros int64   `json:"t"`
-	Scope  string  `json:"scope"`
-	PID    *int    `json:"pid"`
-	Name   *string `json:"name"`
-	Bytes  int64   `json:"bytes"`
-}
-
-// endRow is the event that reported that memory ran out.
-type endRow struct {
-	Micros int64  `json:"t"`
-	Name   string `json:"name"`
-	Text   string `json:"text"`
-	A      *int64 `json:"a"` // oom: requested bytes, 0 unknown
-	B      *int64 `json:"b"` // oom: the CUDA device, -1 the host; oom_kill: the limit
-	Hole   *int64 `json:"hole"`
-}
-
-// The last time that memory ran out. The same process reports the hole a moment after the failure.
-const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b,
-		(SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole' AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom'
-		AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
-	FROM memgauge.events e WHERE e.name IN ('oom', 'oom_kill') ORDER BY e.ts DESC LIMIT 1`
-
-// Of several events at once, the minute is stored with the first.
-const minuteSQL = `SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window
-	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6
-	ORDER BY ts`
-
 // postMortem reads how memory ran out, and the minute before.
 func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
-	var ends []endRow
-	fill(g, &ends, endSQL)
+	var ends []questions.Exhausted
+	fill(g, &ends, questions.RanOut)
 	if len(ends) == 0 {
 		return
 	}
@@ -52,8 +24,8 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 	p := &PostMortem{Time: time.UnixMicro(end.Micros).UTC(), Event: end.Name, Text: end.Text, Device: monitor.Host,
 		LargestHole: end.Hole, Grew: []Grower{}, Largest: []Grower{}}
 	d.PostMortem = p
-	var rows []windowRow
-	fill(g, &rows, fmt.Sprintf(minuteSQL, end.Micros))
+	var rows []questions.Held
+	fill(g, &rows, questions.Minute(end.Micros))
 	series := byOwner(rows)
 	for _, s := range series {
 		who := s.grower(end.Micros)
@@ -72,7 +44,7 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 }
 
 // tell fills in what failed, and the limit that it met.
-func (p *PostMortem) tell(end endRow, w *monitor.Watch) {
+func (p *PostMortem) tell(end questions.Exhausted, w *monitor.Watch) {
 	if end.Name == "oom_kill" {
 		p.Summary, p.Limit = end.Text, end.B
 		return
@@ -103,10 +75,10 @@ func (p *PostMortem) tell(end endRow, w *monitor.Watch) {
 // owner is one line of the window.
 type owner struct {
 	name string
-	rows []windowRow
+	rows []questions.Held
 }
 
-func byOwner(rows []windowRow) (list []*owner) {
+func byOwner(rows []questions.Held) (list []*owner) {
 	found := map[string]*owner{}
 	for _, r := range rows {
 		name := r.Scope

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // Query runs a statement on a session's tables and decodes its rows into the slice that into points to, by the names of
@@ -198,9 +200,8 @@ func (p *Process) anonymous(anon, inUse, held *int64, part float64) {
 	if inUse == nil || held == nil {
 		return
 	}
-	used := min(*inUse, *anon)
-	free := min(max(*held-*inUse, 0), *anon-used)
-	p.Classes.HeapInUse, p.Classes.HeapFree, p.Classes.Anonymous = scaled(used), scaled(free), scaled(*anon-used-free)
+	used, free, rest := questions.Split(*anon, *inUse, *held)
+	p.Classes.HeapInUse, p.Classes.HeapFree, p.Classes.Anonymous = scaled(used), scaled(free), scaled(rest)
 }
 
 func recordedHost(list []Process, total *int64) Host {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -51,7 +52,7 @@ func TestTheCensusThatCounts(t *testing.T) {
 			ID   int64 `json:"census_id"`
 			Step *int64
 			Note string
-		}](t.Context(), &Service{DB: db}, api.NewestCensuses("pid = 7"))
+		}](t.Context(), &Service{DB: db}, questions.NewestCensuses("pid = 7"))
 		if err != nil {
 			t.Fatal(err)
 		}

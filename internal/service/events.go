@@ -49,7 +49,8 @@ type cursor struct {
 	seen  int
 }
 
-const eventsSQL = `SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE epoch_us(ts) >= %d
+const eventsSQL = `SELECT epoch_us(ts) AS t, pid, name, text, coalesce(code, '') AS code
+	FROM memgauge.events WHERE epoch_us(ts) >= %d
 	ORDER BY ts, pid, name, text LIMIT %d OFFSET %d`
 
 func (s *Service) newEvents(ctx context.Context, told *cursor, take func(api.Event) error) (more bool, err error) {
@@ -57,6 +58,7 @@ func (s *Service) newEvents(ctx context.Context, told *cursor, take func(api.Eve
 		Time       int64 `json:"t"`
 		PID        int   `json:"pid"`
 		Name, Text string
+		Code       string
 	}
 	rows, err := api.Rows[row](ctx, s, fmt.Sprintf(eventsSQL, told.since, eventsAtOnce, told.seen))
 	if err != nil {
@@ -68,7 +70,7 @@ func (s *Service) newEvents(ctx context.Context, told *cursor, take func(api.Eve
 		}
 		told.seen++
 		if err := take(api.Event{Time: time.UnixMicro(r.Time).UTC(), PID: r.PID, Name: r.Name,
-			Text: r.Text}); err != nil {
+			Text: r.Text, Code: r.Code}); err != nil {
 			return false, err
 		}
 	}

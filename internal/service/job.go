@@ -65,7 +65,7 @@ func EndOf(s *session.Session) (api.End, error) {
 	if err != nil || !known {
 		return api.End{}, err
 	}
-	return api.End{Known: true, Text: end.String(), Ended: end.Ended, OOM: end.OOM, Peak: end.Peak,
+	return api.End{Known: true, Text: end.String(), Ended: end.Ended, OOM: string(end.OOM), Peak: end.Peak,
 		Final: end.Recorded}, nil
 }
 

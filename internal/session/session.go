@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
@@ -73,18 +75,35 @@ type End struct {
 	Rows   int64     `json:"rows,omitempty"` // in the database
 
 	// OOM is the reason, if the job, or a process of it, ended because memory ran out.
-	OOM string `json:"oom,omitempty"`
+	OOM Cause `json:"oom,omitempty"`
 
 	Refused []string `json:"refused,omitempty"` // ring files that can't be read, and need no further work
 
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }
 
+// Cause says by what memory ran out, as a code; "" if it did not.
+type Cause string
+
 // Values of End.OOM.
 const (
-	OOMKill  = "an OOM kill"            // by the kernel
-	OOMError = "an out-of-memory error" // raised by an allocator
+	OOMKill  Cause = model.OOMKill  // by the kernel
+	OOMError Cause = model.OOMError // raised by an allocator
 )
+
+// causes are the words of each; older sessions have them in end.json.
+var causes = map[Cause]string{OOMKill: "an OOM kill", OOMError: "an out-of-memory error"}
+
+// UnmarshalText reads a code, or the words of an earlier version.
+func (c *Cause) UnmarshalText(text []byte) error {
+	*c = Cause(text)
+	for code, words := range causes {
+		if string(text) == words {
+			*c = code
+		}
+	}
+	return nil
+}
 
 // String says how it ended in a few words.
 func (e End) String() string {
@@ -92,7 +111,7 @@ func (e End) String() string {
 	case e.OOM == OOMKill && e.State == "killed" && e.Signal == "SIGKILL":
 		return "OOM kill"
 	case e.OOM != "" && e.State == "exited" && e.Code != 0:
-		return fmt.Sprintf("exit %d after %s", e.Code, e.OOM)
+		return fmt.Sprintf("exit %d after %s", e.Code, cmp.Or(causes[e.OOM], string(e.OOM)))
 	}
 	switch e.State {
 	case "exited":

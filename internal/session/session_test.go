@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -347,5 +348,22 @@ func TestObserved(t *testing.T) {
 		if _, err := Observed(p.PID); (err == nil) != c.want {
 			t.Errorf("ring %d in state %d: %v, want %v", c.generation, c.state, err, c.want)
 		}
+	}
+}
+
+// TestCauseOfAnEnd: a session of an earlier version says in words that memory ran out; it is read as the code that is
+// written now.
+func TestCauseOfAnEnd(t *testing.T) {
+	for text, want := range map[string]Cause{"an OOM kill": OOMKill, "oom_kill": OOMKill,
+		"an out-of-memory error": OOMError, "oom_error": OOMError, "": "", "later": "later"} {
+		var e End
+		end := fmt.Appendf(nil, `{"state":"exited","code":3,"oom":%q}`, text)
+		if err := json.Unmarshal(end, &e); err != nil || e.OOM != want {
+			t.Errorf("%q is read as %q (%v)", text, e.OOM, err)
+		}
+	}
+	if text := (End{State: "exited", Code: 3, OOM: OOMError}).String(); text !=
+		"exit 3 after an out-of-memory error" {
+		t.Error(text)
 	}
 }

@@ -47,7 +47,8 @@ func everything() *model.Batch {
 			{Time: 5e15, PID: 1, Rank: 0, Census: 2, Step: 7, Evidence: "container", Type: "builtins.list", Count: 1,
 				Delta: -2, Length: 5, Bytes: model.Null, Site: "a.py:3"}}, Findings: []model.Finding{
 			{Time: 5e15, Judgement: 1, Run: "leak", Verdict: "leak", Class: "retained_tensors", Memory: "host heap",
-				PID: 1, Rank: -1, Rate: 1 << 20, Low: math.NaN(), High: math.Inf(1), Start: 3, End: model.Null,
+				PID: 1, Rank: -1, Rate: 1 << 20, Low: model.MB(math.NaN()), High: model.MB(math.Inf(1)), Start: 3,
+				End:      model.Null,
 				Readings: 12, Holder: "__main__.kept"}},
 	}
 }

@@ -56,12 +56,12 @@ func (c Column) orNullAs(null int64) Column {
 }
 
 // gauge is what may not have been taken: model.Null is NULL.
-func gauge(name string, from *int64, doc string) Column {
+func gauge[T ~int64](name string, from *T, doc string) Column {
 	return column(name, "BIGINT", from, Int64, doc).orNullAs(model.Null)
 }
 
 // number is known in every row.
-func number[T int32 | int64](name string, from *T, doc string) Column {
+func number[T ~int32 | ~int64](name string, from *T, doc string) Column {
 	if reflect.TypeFor[T]().Kind() == reflect.Int64 {
 		return column(name, "BIGINT", from, Int64, doc)
 	}
@@ -69,11 +69,11 @@ func number[T int32 | int64](name string, from *T, doc string) Column {
 }
 
 // numberOr is a number of which one value is NULL.
-func numberOr(name string, from *int32, null int32, doc string) Column {
+func numberOr[T ~int32](name string, from *T, null int32, doc string) Column {
 	return column(name, "INTEGER", from, Int32, doc).orNullAs(int64(null))
 }
 
-func text(name string, from *string, doc string) Column {
+func text[T ~string](name string, from *T, doc string) Column {
 	return column(name, "VARCHAR", from, Text, doc)
 }
 
@@ -86,7 +86,7 @@ func flag(name string, from *bool, doc string) Column {
 }
 
 // share is a number with a fraction; what is no finite number is NULL.
-func share(name string, from *float64, doc string) Column {
+func share[T ~float64](name string, from *T, doc string) Column {
 	return column(name, "DOUBLE", from, Float, doc)
 }
 
@@ -132,7 +132,7 @@ func ts(from *int64) Column { return at("ts", from, "time (UTC, to the µs)") }
 
 func pid(from *int32) Column { return number("pid", from, "process id") }
 
-func rank(from *int32) Column {
+func rank[T ~int32](from *T) Column {
 	return numberOr("rank", from, -1, "rank in the distributed job; NULL while unknown")
 }
 

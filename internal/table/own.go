@@ -61,8 +61,8 @@ var _ = describe(func(r *model.Finding) *Table {
 			text("advice", &r.Advice, "what to do, lines"),
 			text("limit_name", &r.Limit, "what it runs into; NULL unknown").orNull(),
 			share("seconds_to_limit", &r.Seconds, "s, at the pace of the last steps; NULL where no limit is in sight"),
-			share("seconds_low", &r.SecondsLow, "s, lower end of its interval"),
-			share("seconds_high", &r.SecondsHigh, "s, upper end of it"),
+			share("seconds_low", &r.Soonest, "s, lower end of its interval"),
+			share("seconds_high", &r.Latest, "s, upper end of it"),
 			computed("rate_mb_per_second", "DOUBLE", "CASE WHEN by_time THEN rate / 1048576 END",
 				"MB (2^20 bytes) a second; NULL where rates are by step"),
 		},
@@ -98,6 +98,8 @@ var _ = describe(func(r *model.Event) *Table {
 			text("text", &r.Text, "details"),
 			gauge("a", &r.A, "a number, by event"),
 			gauge("b", &r.B, "a number, by event"),
+			text("code", &r.Code, "what the text tells, for programs: of guard stopped, left out, helped, vain, "+
+				"warned, webhook; of end oom_kill, oom_error; NULL for none").orNull().since(10),
 		},
 	}
 })

@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/inventory"
 	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 const gib = 1 << 30
@@ -286,7 +287,7 @@ func FuzzRows(f *testing.F) {
 		x.rec = newRecording(api.About{})
 		var b batch
 		for line := range strings.Lines(string(ndjson)) {
-			var r row
+			var r questions.Row
 			if json.Unmarshal([]byte(line), &r) == nil {
 				b.rows = append(b.rows, r)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/inventory"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 var (
@@ -38,13 +39,13 @@ type tape struct {
 // kindOf tells the questions of this package apart.
 func kindOf(sql string) string {
 	switch {
-	case strings.HasPrefix(sql, "SELECT coalesce(min(a)"):
+	case sql == string(questions.Span):
 		return "span"
 	case strings.HasPrefix(sql, "SELECT * FROM ("):
 		return "rows"
-	case strings.HasPrefix(sql, "SELECT pid, coalesce(ppid"):
+	case sql == string(questions.Tree):
 		return "tree"
-	case strings.HasPrefix(sql, "SELECT epoch_us(ts) AS t, judgement"):
+	case strings.HasPrefix(sql, "SELECT *, epoch_us(ts) AS t"):
 		return "findings"
 	case strings.HasPrefix(sql, "WITH t AS"):
 		return "holders"

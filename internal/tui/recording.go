@@ -6,6 +6,8 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
+	rows "github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // recording is what has been read of a session so far. It is a picture of all its time, so that the screen can show any
@@ -40,9 +42,10 @@ type process struct {
 
 // memory is a reading of a process; bytes, -1 unknown.
 type memory struct {
-	anon, file, shmem, swap, heap, rss int64
-	cpu                                int64 // µs since it began
-	at                                 int64 // µs
+	// classes of resident memory that add up to it, but for swap: questions.Anonymous and its neighbours
+	anon, file, shmem, swap, heap, free, rss int64
+	cpu                                      int64 // µs since it began
+	at                                       int64 // µs
 }
 
 // floor is what was held when a step had ended.
@@ -78,7 +81,7 @@ type judgement struct {
 	at       int64
 	number   int64
 	verdict  string
-	findings []findingRow
+	findings []rows.Finding
 }
 
 func newRecording(about api.About) *recording {
@@ -148,18 +151,21 @@ func (r *recording) take(b batch) {
 	}
 	for _, t := range b.tree {
 		p := r.process(t.PID)
-		p.ppid, p.rank, p.role, p.command = t.PPID, t.Rank, t.Role, t.Command
+		p.ppid, p.rank, p.role, p.command = t.Parent, -1, t.Role, t.Command
+		if t.Rank != nil {
+			p.rank = *t.Rank
+		}
 		p.started, p.lastSeen, p.ended = t.Started, t.LastSeen, t.Ended
 	}
 	r.takeFindings(b.findings)
 	r.end = b.end
 }
 
-func (r *recording) takeRow(x row) {
+func (r *recording) takeRow(x questions.Row) {
 	switch x.K {
 	case "m":
-		r.process(int(x.ID)).memory.add(x.T, memory{anon: x.A, file: x.B, shmem: x.C, swap: x.D, heap: x.E, rss: x.F,
-			cpu: x.G, at: x.T})
+		r.process(int(x.ID)).memory.add(x.T, memory{anon: x.A, file: x.B, shmem: x.C, swap: x.D, heap: x.E, free: x.H,
+			rss: x.F, cpu: x.G, at: x.T})
 	case "s":
 		r.process(int(x.ID)).steps.add(x.T, floor{step: x.A, anon: x.B, heap: x.C, duration: x.D})
 	case "d":
@@ -184,7 +190,7 @@ func (r *recording) takeRow(x row) {
 	}
 }
 
-func (r *recording) takeGPU(x row) {
+func (r *recording) takeGPU(x questions.Row) {
 	g := r.gpus[int(x.ID)]
 	if g == nil {
 		g = &gpu{at: newTrack(func(a, b gpuReading) gpuReading {
@@ -218,21 +224,19 @@ func (r *recording) takeEvent(e event) {
 // maxJudged judgements are kept, the newest; the collector judges less and less often as a run grows.
 const maxJudged = 500
 
-func (r *recording) takeFindings(rows []findingRow) {
+func (r *recording) takeFindings(rows []questions.Finding) {
 	for _, f := range rows {
 		n := len(r.judged)
-		if n == 0 || r.judged[n-1].number < f.Judgement {
-			r.judged = append(r.judged, judgement{at: f.T, number: f.Judgement, verdict: f.RunVerdict})
+		if n == 0 || r.judged[n-1].number < f.Number {
+			r.judged = append(r.judged, judgement{at: f.Micros, number: f.Number, verdict: f.RunVerdict})
 			n++
 		}
-		if j := &r.judged[n-1]; j.number == f.Judgement {
-			j.findings = append(j.findings, f)
+		if j := &r.judged[n-1]; j.number == f.Number {
+			j.findings = append(j.findings, f.Told())
 		}
 	}
-	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Judgement; i-- {
-		slices.SortStableFunc(r.judged[i].findings, func(a, b findingRow) int {
-			return detect.Compare(a.finding(), b.finding())
-		})
+	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Number; i-- {
+		slices.SortStableFunc(r.judged[i].findings, detect.Compare)
 	}
 	if n := len(r.judged) - maxJudged; n > 0 {
 		r.judged = slices.Delete(r.judged, 0, n)

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // sessionScreen shows a session: its processes, memories, floors, verdict, holders and events at one moment.
@@ -26,7 +27,7 @@ type sessionScreen struct {
 	first   int  // pid to point at
 	replay  bool // begin to play when the recording is there
 
-	holders   []holder
+	holders   []questions.Holder
 	holdersAt int64 // µs: the moment they were asked for
 	foreseen  map[string]limit
 	ticks     int
@@ -68,7 +69,7 @@ type begunAnswer struct {
 }
 
 type holdersAnswer struct {
-	list []holder
+	list []questions.Holder
 	at   int64
 }
 
@@ -293,35 +294,6 @@ func (x *sessionScreen) chosen() *process {
 	return x.rec.trainer(x.time.at(x.rec))
 }
 
-// holder is who holds tensors or objects, as the newest census before a moment saw it.
-type holder struct {
-	PID    int    `json:"pid"`
-	Kind   string `json:"kind"` // tensors, or the kind of container
-	Holder string `json:"holder"`
-	Site   string `json:"site"`
-	Text   string `json:"text"` // shape, type and device, or what it is
-	Count  int64  `json:"count"`
-	Bytes  int64  `json:"bytes"` // -1 unknown
-	Fresh  int64  `json:"fresh"` // since the census before
-	Step   int64  `json:"step"`  // of the census
-	Oldest int64  `json:"oldest"`
-}
-
-// holdersSQL reads the census that counts of each process at a time: %[1]d µs. Containers count their items.
-var holdersSQL = `WITH t AS (SELECT pid, census_id AS id FROM (` +
-	api.NewestCensuses("ts <= make_timestamp(%[1]d)") + `))
-	SELECT * FROM (SELECT x.pid, 'tensors' AS kind, coalesce(holder, '') AS holder, coalesce(site, '') AS site,
-		concat_ws(' ', arg_max(shape, bytes), arg_max(x.dtype, bytes), arg_max(x.device, bytes)) AS text,
-		sum(x.count)::BIGINT AS count, coalesce(sum(x.bytes), -1)::BIGINT AS bytes,
-		coalesce(sum(fresh), 0)::BIGINT AS fresh, coalesce(max(step), 0) AS step,
-		coalesce(min(oldest_step), 0) AS oldest
-	FROM python.tensors x JOIN t ON x.pid = t.pid AND x.census_id = t.id GROUP BY ALL
-	UNION ALL SELECT x.pid, evidence, coalesce(holder, ''), coalesce(site, ''), coalesce(type, ''),
-		coalesce(length, x.count, 0), coalesce(x.bytes, -1), coalesce(delta, 0), coalesce(step, 0), 0
-	FROM python.objects x JOIN t ON x.pid = t.pid AND x.census_id = t.id
-	WHERE evidence IN ('container', 'graph', 'cycle', 'traceback', 'hooks') AND coalesce(delta, 0) > 0)
-	ORDER BY bytes DESC, fresh DESC LIMIT 200`
-
 // askHolders asks for the censuses of the moment that is shown, unless it has them.
 func (x *sessionScreen) askHolders(m *model) tea.Cmd {
 	at := x.time.at(x.rec)
@@ -334,7 +306,7 @@ func (x *sessionScreen) askHolders(m *model) tea.Cmd {
 	}
 	x.asking = true
 	return m.ask(x, func(ctx context.Context) any {
-		list, err := api.Rows[holder](ctx, x.s, fmt.Sprintf(holdersSQL, at))
+		list, err := api.Ask(ctx, x.s, questions.Holders(at))
 		if err != nil {
 			return failure{"read the censuses", err}
 		}

@@ -390,7 +390,7 @@ func (x *sessionScreen) findingLines(wide int) (lines []string) {
 	}
 	for _, f := range j.findings {
 		c := map[string]colour{"leak": alarm, "undecided": yellow, "healthy": fine}[f.Verdict]
-		text := safe(f.memoryName()) + " (pid " + strconv.Itoa(f.PID) + ")"
+		text := safe(f.Name) + " (pid " + strconv.Itoa(int(f.PID)) + ")"
 		if f.Verdict == "leak" {
 			text = x.leakText(f)
 		} else if f.Reason != "" {
@@ -398,7 +398,7 @@ func (x *sessionScreen) findingLines(wide int) (lines []string) {
 		}
 		lines = append(lines, cut(" "+paint(c, safe(f.Verdict))+" "+text, wide))
 		if f.Verdict == "leak" {
-			for advice := range strings.Lines(f.Advice) {
+			for _, advice := range f.Advice.List() {
 				lines = append(lines, cut("   "+paint(sky, "do ")+safe(strings.TrimSpace(advice)), wide))
 			}
 		}

@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
+	rows "github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -126,7 +128,7 @@ func (x *sessionScreen) verdict(wide, most int) []string {
 	why := ""
 	for _, f := range j.findings {
 		if f.Verdict == "undecided" && f.Reason != "" {
-			why = ": " + safe(f.Memory) + ", " + safe(f.Reason)
+			why = ": " + safe(f.Name) + ", " + safe(f.Reason)
 			break
 		}
 	}
@@ -141,41 +143,19 @@ func (x *sessionScreen) judgedText(j *judgement) string {
 }
 
 // leakText is a leak in a line: how fast, since when, who holds it, when it ends.
-func (x *sessionScreen) leakText(f findingRow) string {
+func (x *sessionScreen) leakText(f rows.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s", safe(f.memoryName()))
-	if f.Rate != nil {
-		fmt.Fprintf(&b, " +%s/%s", units.Bytes(*f.Rate*(1<<20)), f.unit())
-	}
-	fmt.Fprintf(&b, " since %s %s", f.unit(), units.Count(f.Start))
+	fmt.Fprintf(&b, "%s %s since %s %s", safe(f.Name), detect.Pace(f), f.Unit, units.Count(int64(f.Start)))
 	if f.Holder != "" {
-		fmt.Fprintf(&b, ", held by %s", safe(f.Holder))
+		fmt.Fprintf(&b, ", held by %s", safe(string(f.Holder)))
 		if f.Held != "" {
-			fmt.Fprintf(&b, " (%s)", safe(f.Held))
+			fmt.Fprintf(&b, " (%s)", safe(string(f.Held)))
 		}
 	}
 	if f.Site != "" {
-		fmt.Fprintf(&b, ", made at %s", x.here(f.Site))
+		fmt.Fprintf(&b, ", made at %s", x.here(string(f.Site)))
 	}
 	return b.String()
-}
-
-func (f findingRow) unit() string {
-	if f.ByTime {
-		return "second"
-	}
-	return "step"
-}
-
-func (f findingRow) memoryName() string {
-	name := f.Memory
-	if f.Device != "" {
-		name += " " + f.Device
-	}
-	if f.Rank >= 0 {
-		name += " of rank " + strconv.Itoa(f.Rank)
-	}
-	return name
 }
 
 // limits are the memories with a limit at the moment: cgroups, the host, GPUs.
@@ -212,14 +192,14 @@ func (x *sessionScreen) forecast(l limit, kind, device string, at int64) limit {
 	if j := x.rec.verdictAt(at); j != nil {
 		gone := float64(at-j.at) / 1e6
 		for _, f := range j.findings {
-			if f.Verdict != "leak" || f.Seconds == nil || !strings.HasPrefix(f.Limit, kind) || *f.Seconds <= gone {
+			left := float64(f.Seconds) - gone
+			if f.Verdict != "leak" || !(left > 0) || !strings.HasPrefix(string(f.Limit), kind) {
 				continue
 			}
-			if s := *f.Seconds - gone; l.seconds == 0 || s < l.seconds {
-				l.seconds = s
-				l.low, l.high = 0, 0
-				if f.SecLow != nil && f.SecHigh != nil && *f.SecHigh > 0 {
-					l.low, l.high = max(0, *f.SecLow-gone), max(0, *f.SecHigh-gone)
+			if l.seconds == 0 || left < l.seconds {
+				l.seconds, l.low, l.high = left, 0, 0
+				if low, high := float64(f.Soonest), float64(f.Latest); high > 0 {
+					l.low, l.high = max(0, low-gone), max(0, high-gone)
 				}
 			}
 		}
@@ -242,7 +222,8 @@ type class struct {
 
 var classes = []class{
 	{"heap in use", blue, func(m memory) int64 { return max(0, m.heap) }},
-	{"anonymous", sky, func(m memory) int64 { return max(0, m.anon-max(0, min(m.heap, m.anon))) }},
+	{"heap free", green, func(m memory) int64 { return max(0, m.free) }},
+	{"anonymous", sky, func(m memory) int64 { return max(0, m.anon) }},
 	{"shared", pink, func(m memory) int64 { return max(0, m.shmem) }},
 	{"files", grey, func(m memory) int64 { return max(0, m.file) }},
 	{"swapped", orange, func(m memory) int64 { return max(0, m.swap) }},

@@ -71,7 +71,7 @@ func ParseBytes(s string) (Bytes, error) {
 	shift, ok := byteShift(unit)
 	value, numeric := decimal(number)
 	if !ok || !numeric {
-		return 0, fmt.Errorf("size %s: want a number with a unit, such as 512MiB or 1.5GiB", quoted(s))
+		return 0, &Wanted{"size", quoted(s), "a number with a unit, such as 512MiB or 1.5GiB"}
 	}
 	if unit == "" && !value.IsInt() {
 		return 0, fmt.Errorf("size %s: a fraction needs a unit, such as 1.5GiB", quoted(s))

@@ -79,7 +79,7 @@ var durationUnits = map[string]time.Duration{
 
 // ParseDuration reads "10s", "1.5 min", "3 h 12 min", "250ms"; a bare number is seconds, as for timeout(1).
 func ParseDuration(s string) (Duration, error) {
-	refused := fmt.Errorf("duration %s: want seconds, or a number with a unit such as 250ms, 10s or 1.5min", quoted(s))
+	refused := &Wanted{"duration", quoted(s), "seconds, or a number with a unit such as 250ms, 10s or 1.5min"}
 	if len(s) > maxText {
 		return 0, refused
 	}

@@ -21,7 +21,7 @@ func ParseFraction(s string) (Fraction, error) {
 	number, unit := splitNumber(s)
 	value, ok := decimal(number)
 	if !ok || unit != "" && unit != "%" {
-		return 0, fmt.Errorf("share %s: want a percentage such as 1%% or a fraction such as 0.01", quoted(s))
+		return 0, &Wanted{"share", quoted(s), "a percentage such as 1% or a fraction such as 0.01"}
 	}
 	f, _ := value.Float64()
 	if unit == "%" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 const (
@@ -46,7 +47,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 		h.Answers["where"] = w
 	}
 	if d.PostMortem != nil {
-		h.Answers["postmortem"] = map[string]any{"what": d.PostMortem, "minute": d.Minute}
+		h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
 	}
 	if err := h.holdTensors(ctx, s); err != nil {
 		return nil, err
@@ -69,18 +70,18 @@ func (h *held) holdTensors(ctx context.Context, s api.Session) error {
 		return err
 	}
 	all := a.(counted)
-	by, pids := map[int][]censusRow{}, []int{}
+	by, pids := map[int][]questions.Census{}, []int{}
 	for _, c := range all.Censuses { // newest first
 		if by[c.PID] == nil {
 			pids = append(pids, c.PID)
 		}
 		by[c.PID] = append(by[c.PID], c)
 	}
-	kept := []censusRow{}
+	kept := []questions.Census{}
 	for _, pid := range pids[:min(len(pids), heldPIDs)] {
 		list := by[pid]
 		if n := len(list); n > 3 {
-			list = []censusRow{list[0], list[1], list[n-1]}
+			list = []questions.Census{list[0], list[1], list[n-1]}
 		}
 		kept = append(kept, list...)
 	}
@@ -112,7 +113,7 @@ func (h *held) holdTensors(ctx context.Context, s api.Session) error {
 func (h *held) holdSources(ctx context.Context, s api.Session) {
 	var sites []string
 	for _, f := range h.Answers["verdicts"].(judged).Findings {
-		sites = append(sites, f.Site)
+		sites = append(sites, string(f.Site))
 	}
 	for _, g := range h.Answers["tensors"].(counted).Groups {
 		if g.Site != nil {
@@ -181,17 +182,17 @@ func (h *held) holdSeries(ctx context.Context, s api.Session, d described) error
 	list = list[:min(len(list), maxTracks)]
 	const valuesOfOne = 9 // time, least, most, limit, and five parts
 	n := min(mostOfOne, max(least, maxValues/valuesOfOne/max(1, len(list))))
-	levels := []interval{stretch(d.From, d.To, int64(n))}
+	levels := []questions.Interval{stretch(d.From, d.To, int64(n))}
 	if last := lastMinutes.Microseconds(); d.To-d.From > 4*last {
 		levels = append(levels, stretch(d.To-last, d.To, int64(max(least/2, min(lastOfOne, n/4)))))
 	}
 	for _, a := range list {
-		t, err := trackOf(a.kind, a.pid, a.dev, a.path)
+		t, err := questions.TrackOf(a.kind, a.pid, a.dev, a.path)
 		if err != nil {
 			return err
 		}
 		for _, i := range levels {
-			c, err := t.read(ctx, s, i)
+			c, err := read(ctx, s, t, i)
 			if err != nil {
 				return err
 			}
@@ -202,12 +203,12 @@ func (h *held) holdSeries(ctx context.Context, s api.Session, d described) error
 }
 
 // stretch divides a time into at most n intervals, whose length is a power of two as those of the page.
-func stretch(from, to, n int64) interval {
+func stretch(from, to, n int64) questions.Interval {
 	width := int64(1000)
 	for width*n < to-from {
 		width *= 2
 	}
-	return interval{from, to, width}
+	return questions.Interval{From: from, To: to, Width: width}
 }
 
 // holdWhere tells where the bytes were at moments all along, and when memory ran out.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 const (
@@ -65,7 +66,7 @@ func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
 		if err != nil {
 			return err
 		}
-		covered, err := spanOf(ctx, d)
+		covered, err := firstOf(ctx, d, questions.Span)
 		n = news{covered.To, covered.Step, end.Live, end.Final}
 		return err
 	})

@@ -6,9 +6,10 @@ import (
 	"os"
 	"testing"
 
+	"github.com/memgauge/memgauge/test/env"
+
 	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
-	"github.com/memgauge/memgauge/test/env"
 )
 
 func TestMain(m *testing.M) {

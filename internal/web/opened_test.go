@@ -9,8 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/test/env"
+
+	"github.com/memgauge/memgauge/internal/api"
 )
 
 // TestNamedByASession: a file that a session names may be a named pipe, or become one at the last moment; nobody waits

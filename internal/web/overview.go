@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 const (
@@ -31,13 +32,13 @@ type overview struct {
 	mu    sync.Mutex
 	width int64 // of an interval, µs; 0: nothing was read yet
 	from  int64 // the first reading's moment
-	rows  []reading
+	rows  []questions.Reading
 }
 
-func (o *overviews) of(t track) *overview {
+func (o *overviews) of(t questions.Track) *overview {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	key := t.from + " " + t.whole
+	key := t.Key()
 	if v := o.made[key]; v != nil {
 		return v
 	}
@@ -55,17 +56,18 @@ func (o *overviews) of(t track) *overview {
 }
 
 // read answers from the overview, or from the rows where finer intervals are asked for.
-func (v *overview) read(ctx context.Context, s api.Session, t track, i interval) ([]reading, error) {
+func (v *overview) read(ctx context.Context, s api.Session, t questions.Track,
+	i questions.Interval) ([]questions.Reading, error) {
 	rows, ok, err := v.coarse(ctx, s, t, i)
 	if ok || err != nil {
 		return rows, err
 	}
-	return t.rows(ctx, s, i)
+	return api.Ask(ctx, s, t.In(i))
 }
 
 // coarse is not ok where the overview is too coarse for what is asked.
-func (v *overview) coarse(ctx context.Context, s api.Session, t track, i interval) (rows []reading, ok bool,
-	err error) {
+func (v *overview) coarse(ctx context.Context, s api.Session, t questions.Track,
+	i questions.Interval) (rows []questions.Reading, ok bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.width == 0 {
@@ -73,39 +75,38 @@ func (v *overview) coarse(ctx context.Context, s api.Session, t track, i interva
 			return nil, false, err
 		}
 	}
-	if i.width%v.width != 0 {
+	if i.Width%v.width != 0 {
 		return nil, false, nil
 	}
-	if err := v.extend(ctx, s, t, i.to); err != nil {
+	if err := v.extend(ctx, s, t, i.To); err != nil {
 		return nil, false, err
 	}
-	if i.width%v.width != 0 { // it has just become coarser
+	if i.Width%v.width != 0 { // it has just become coarser
 		return nil, false, nil
 	}
-	begin := v.since(i.from - i.from%i.width)
+	begin := v.since(i.From - i.From%i.Width)
 	end := begin
-	for end < len(v.rows) && v.rows[end].T-v.rows[end].T%v.width <= i.to {
+	for end < len(v.rows) && v.rows[end].T-v.rows[end].T%v.width <= i.To {
 		end++
 	}
-	return joined(v.rows[begin:end], i.width), true, nil
+	return joined(v.rows[begin:end], i.Width), true, nil
 }
 
 // measure chooses the intervals' length: a power of two as a page's.
-func (v *overview) measure(ctx context.Context, s api.Session, t track) error {
-	x, err := first[struct{ A, B int64 }](ctx, s,
-		`SELECT coalesce(epoch_us(min(ts)), 0) AS a, coalesce(epoch_us(max(ts)), 0) AS b FROM `+t.from)
+func (v *overview) measure(ctx context.Context, s api.Session, t questions.Track) error {
+	x, err := firstOf(ctx, s, t.Covers())
 	if err != nil {
 		return err
 	}
-	v.from, v.width = x.A, 1
-	for v.width*overviewIntervals < x.B-x.A {
+	v.from, v.width = x.From, 1
+	for v.width*overviewIntervals < x.To-x.From {
 		v.width *= 2
 	}
 	return nil
 }
 
 // extend reads what has come since, up to a moment.
-func (v *overview) extend(ctx context.Context, s api.Session, t track, to int64) error {
+func (v *overview) extend(ctx context.Context, s api.Session, t questions.Track, to int64) error {
 	from := v.from
 	if n := len(v.rows); n > 0 {
 		from = max(from, v.rows[n-1].T-lateReadings.Microseconds())
@@ -117,7 +118,7 @@ func (v *overview) extend(ctx context.Context, s api.Session, t track, to int64)
 	if n := len(v.rows); n > 0 {
 		to = max(to, v.rows[n-1].T) // what was read before must not get lost
 	}
-	rows, err := t.rows(ctx, s, interval{from, to, v.width})
+	rows, err := api.Ask(ctx, s, t.In(questions.Interval{From: from, To: to, Width: v.width}))
 	if err != nil {
 		return err
 	}
@@ -131,38 +132,21 @@ func (v *overview) extend(ctx context.Context, s api.Session, t track, to int64)
 
 // since is the first interval whose last reading is not before a moment.
 func (v *overview) since(moment int64) int {
-	at, _ := slices.BinarySearchFunc(v.rows, moment, func(r reading, moment int64) int {
+	at, _ := slices.BinarySearchFunc(v.rows, moment, func(r questions.Reading, moment int64) int {
 		return cmp.Compare(r.T, moment)
 	})
 	return at
 }
 
 // joined makes intervals of a multiple's length.
-func joined(rows []reading, width int64) (list []reading) {
+func joined(rows []questions.Reading, width int64) (list []questions.Reading) {
 	for _, r := range rows {
 		n := len(list)
 		if n > 0 && list[n-1].T/width == r.T/width {
-			list[n-1] = list[n-1].and(r)
+			list[n-1] = list[n-1].And(r)
 			continue
 		}
 		list = append(list, r)
 	}
 	return list
-}
-
-// and is an interval together with the next: the least and the most of both, else the later.
-func (r reading) and(next reading) reading {
-	out := reading{T: next.T, Lo: r.Lo, Hi: r.Hi, Limit: cmp.Or(next.Limit, r.Limit), Parts: slices.Clone(r.Parts)}
-	if r.Lo == nil || next.Lo != nil && *next.Lo < *r.Lo {
-		out.Lo = next.Lo
-	}
-	if r.Hi == nil || next.Hi != nil && *next.Hi > *r.Hi {
-		out.Hi = next.Hi
-	}
-	for k, p := range next.Parts {
-		if p != nil && k < len(out.Parts) {
-			out.Parts[k] = p
-		}
-	}
-	return out
 }

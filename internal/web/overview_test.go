@@ -10,6 +10,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -37,7 +38,7 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 	s := &counting{Service: &service.Service{DB: db}}
 	const begin = int64(1_700_000_000_000_000)
 	random := rand.New(rand.NewPCG(1, 2))
-	track, err := trackOf("process", 7, 0, "")
+	track, err := questions.TrackOf("process", 7, 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +60,13 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 		}
 		for range 6 {
 			from := begin + random.Int64N(now-begin)
-			i := interval{from: from, width: 1 << (13 + random.IntN(14))}
-			i.to = min(now, (from+random.Int64N(now-from+1))|(1<<27-1)) // all widths end there
+			i := questions.Interval{From: from, Width: 1 << (13 + random.IntN(14))}
+			i.To = min(now, (from+random.Int64N(now-from+1))|(1<<27-1)) // all widths end there
 			got, err := v.read(t.Context(), s, track, i)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := track.rows(t.Context(), s, i)
+			want, err := api.Ask(t.Context(), s, track.In(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,8 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 	}
 	for _, to := range []int64{now, now - 2*lateReadings.Microseconds()} {
 		s.asked = 0
-		if _, err := v.read(t.Context(), s, track, interval{from: begin, to: to, width: 1 << 26}); err != nil {
+		i := questions.Interval{From: begin, To: to, Width: 1 << 26}
+		if _, err := v.read(t.Context(), s, track, i); err != nil {
 			t.Fatal(err)
 		}
 	}

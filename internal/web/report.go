@@ -30,6 +30,12 @@ type held struct {
 	Flame   *drawnFlame           `json:"flame"`    // null where the session keeps no snapshot
 }
 
+// ranOut is how memory ran out, and who held what around that moment.
+type ranOut struct {
+	What   *page.PostMortem `json:"what"`
+	Minute []page.Line      `json:"minute"`
+}
+
 // WriteReport writes the page: d is what the session is, s answers for the views.
 func WriteReport(ctx context.Context, w io.Writer, s api.Session, d *page.Document) error {
 	h, err := hold(ctx, s, d)

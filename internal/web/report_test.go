@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/memgauge/memgauge/test/env"
+
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
@@ -15,7 +17,6 @@ import (
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/web"
-	"github.com/memgauge/memgauge/test/env"
 )
 
 // stored is a session whose rows are in a database; what else it has is made up.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/test/rights"
+
+	"github.com/memgauge/memgauge/internal/api"
 )
 
 // alone is a machine with one session.

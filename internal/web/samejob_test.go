@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/test/fakesession"
+
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -16,7 +18,6 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/outbox"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/test/fakesession"
 )
 
 const (

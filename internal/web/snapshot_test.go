@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/web"
 	"github.com/memgauge/memgauge/test/env"
+
+	"github.com/memgauge/memgauge/internal/web"
 )
 
 // shown starts a server with a snapshot that was recorded, and waits until it is read.

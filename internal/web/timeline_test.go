@@ -14,10 +14,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memgauge/memgauge/test/env"
+
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/web"
-	"github.com/memgauge/memgauge/test/env"
 )
 
 // carried is what the tests read of a timeline's page.

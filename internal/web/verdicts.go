@@ -13,8 +13,9 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
 )
@@ -30,41 +31,12 @@ type judged struct {
 	Risks      []risk         `json:"risks"`
 }
 
-// card is a finding. Rates are bytes a step, or a second with ByTime.
+// card is a finding with what it was judged by.
 type card struct {
-	Verdict     detect.Verdict `json:"verdict"`
-	Class       detect.Class   `json:"class"`
-	Memory      string         `json:"memory"`
-	PID         int            `json:"pid"`
-	Rank        int            `json:"rank"`
-	Rate        float64        `json:"rate"`
-	Low         float64        `json:"low"`
-	High        float64        `json:"high"`
-	Start       float64        `json:"start"`
-	End         float64        `json:"end"`
-	Level       float64        `json:"level"`
-	Total       float64        `json:"total"`
-	Noise       float64        `json:"noise"`
-	P           float64        `json:"p"`
-	Readings    int            `json:"readings"`
-	Floors      int            `json:"floors"`
-	Unseen      float64        `json:"unseen"`
-	Reason      string         `json:"reason"`
-	Site        string         `json:"site"`
-	Holder      string         `json:"holder"`
-	Held        string         `json:"held"`
-	Evidence    []string       `json:"evidence"`
-	Advice      []string       `json:"advice"`
-	Limit       string         `json:"limit"`
-	Seconds     float64        `json:"seconds"`
-	SecondsLow  float64        `json:"seconds_low"`
-	SecondsHigh float64        `json:"seconds_high"`
-	AtStep      float64        `json:"at_step"`
-	Over        bool           `json:"over"`
-	Met         bool           `json:"met"`
-	ByTime      bool           `json:"by_time"`
-	X           []float64      `json:"x"` // steps
-	Y           []float64      `json:"y"` // bytes
+	model.Finding
+	Level float64   `json:"level"` // bytes at the end, on the line
+	X     []float64 `json:"x"`     // steps
+	Y     []float64 `json:"y"`     // bytes
 }
 
 // risk is when a device's memory runs out, by its use alone.
@@ -93,7 +65,7 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 	j := judged{Verdict: r.Verdict, Confidence: r.Confidence, Steps: r.Steps, Missing: r.Missing,
 		Warnings: append([]string{}, r.Warnings...), Findings: []card{}, Risks: []risk{}}
 	for i := range r.Findings {
-		c := cardOf(&r.Findings[i])
+		c := card{r.Findings[i].Document(), r.Findings[i].Level, []float64{}, []float64{}}
 		if i < maxDrawn && !c.ByTime {
 			if err := c.read(ctx, s, &r.Findings[i]); err != nil {
 				return nil, err
@@ -107,23 +79,13 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 	return j, nil
 }
 
-func cardOf(f *detect.Finding) card {
-	return card{Verdict: f.Verdict, Class: f.Class, Memory: f.Name(), PID: f.PID, Rank: f.Rank, Rate: f.Rate,
-		Low: f.Low, High: f.High, Start: f.Start, End: f.End, Level: f.Level, Total: f.Total, Noise: f.Noise, P: f.P,
-		Readings: f.N, Floors: f.Floors, Unseen: f.Unseen, Reason: f.Reason, Site: f.Site, Holder: f.Holder,
-		Held:     f.Held,
-		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit,
-		Seconds: f.Seconds, SecondsLow: f.SecondsLow, SecondsHigh: f.SecondsHigh, AtStep: f.AtStep, Over: f.Over,
-		Met: f.Met, ByTime: f.ByTime, X: []float64{}, Y: []float64{}}
-}
-
 // read fetches what the finding was judged by.
 func (c *card) read(ctx context.Context, s api.Session, f *detect.Finding) error {
-	sql := page.Readings(f)
-	if sql == "" {
+	q := questions.Readings(f)
+	if q == "" {
 		return nil
 	}
-	rows, err := api.Rows[struct{ Step, Bytes float64 }](ctx, s, sql)
+	rows, err := api.Ask(ctx, s, q)
 	if err != nil {
 		return err
 	}
@@ -166,11 +128,6 @@ const (
 	longestRow = 400     // characters of a line that are sent
 )
 
-// siteSQL asks whether the session names a site. Only such a file is read: the page is no file server.
-const siteSQL = `SELECT count(*) AS n FROM (SELECT site FROM python.tensors WHERE site = %[1]s
-	UNION ALL SELECT site FROM python.objects WHERE site = %[1]s
-	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s) LIMIT 1`
-
 // source reads the lines around a site (FILE:LINE) that the session names.
 func source(ctx context.Context, s api.Session, q params) (any, error) {
 	site := q.text("site")
@@ -179,7 +136,7 @@ func source(ctx context.Context, s api.Session, q params) (any, error) {
 	if !ok || err != nil || line < 1 {
 		return nil, fmt.Errorf("source: %q is not FILE:LINE", site)
 	}
-	known, err := first[struct{ N int }](ctx, s, fmt.Sprintf(siteSQL, quoted(site)))
+	known, err := firstOf(ctx, s, questions.Naming(site))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +145,7 @@ func source(ctx context.Context, s api.Session, q params) (any, error) {
 		return nil, err
 	}
 	switch {
-	case known.N == 0:
+	case known.N == nil || *known.N == 0: // only such a file is read: the page is no file server
 		return nil, errors.New("source: the session names no such line")
 	case filepath.Ext(file) != ".py":
 		return nil, errors.New("source: it is not a Python file")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/picture"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // node is a rectangle of the treemap. Names of classes are keys that the page translates; Text is the job's own.
@@ -43,7 +44,7 @@ func where(ctx context.Context, s api.Session, q params) (any, error) {
 		return nil, err
 	}
 	host := &node{Key: "host"}
-	held, err := holdersAt(ctx, s, "TIMESTAMP 'infinity'")
+	held, err := holdersAt(ctx, s, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func where(ctx context.Context, s api.Session, q params) (any, error) {
 	return picked{Of: w.Of, Root: root}, nil
 }
 
-func processNode(p picture.Process, held []holding) *node {
+func processNode(p picture.Process, held []questions.HostHolding) *node {
 	n := &node{Key: "process", Text: fmt.Sprintf("%s %d", p.Role, p.PID)}
 	c := p.Classes
 	heap := n.add("heap_in_use", c.HeapInUse)
@@ -86,21 +87,10 @@ func deviceNode(name string, d picture.Device) *node {
 	return n
 }
 
-// holding is what a holder kept on the host at a census.
-type holding struct {
-	PID    int    `json:"pid"`
-	Holder string `json:"holder"`
-	Bytes  int64  `json:"bytes"`
-}
-
-// holdersAt are the largest holders of tensors on the host by the last census of each process before a moment.
-func holdersAt(ctx context.Context, s api.Session, moment string) (map[int][]holding, error) {
-	rows, err := api.Rows[holding](ctx, s, fmt.Sprintf(`WITH last AS (
-			SELECT pid, census_id FROM (%s))
-		SELECT pid, coalesce(holder, site, '?') AS holder, sum(bytes)::BIGINT AS bytes FROM python.tensors
-		JOIN last USING (pid, census_id) WHERE device = 'cpu' AND bytes > 0 GROUP BY ALL ORDER BY bytes DESC LIMIT 60`,
-		api.NewestCensuses("ts <= "+moment)))
-	by := map[int][]holding{}
+// holdersAt are the largest holders of tensors on the host by the last census of each process before a time; 0: now.
+func holdersAt(ctx context.Context, s api.Session, until int64) (map[int][]questions.HostHolding, error) {
+	rows, err := api.Ask(ctx, s, questions.HostHoldings(until))
+	by := map[int][]questions.HostHolding{}
 	for _, r := range rows {
 		by[r.PID] = append(by[r.PID], r)
 	}
@@ -109,7 +99,7 @@ func holdersAt(ctx context.Context, s api.Session, moment string) (map[int][]hol
 
 // splitHeap divides the heap by holder, where a census knows them. Holders that have more than the heap has (tensors in
 // shared memory, a census of another moment) leave it whole.
-func splitHeap(heap *node, held []holding) {
+func splitHeap(heap *node, held []questions.HostHolding) {
 	if heap == nil {
 		return
 	}
@@ -125,29 +115,12 @@ func splitHeap(heap *node, held []holding) {
 	}
 }
 
-// whereAtSQL takes the last reading of each process within two minutes before the moment: the sampler looks at least
-// each minute.
-const whereAtSQL = `WITH m AS (SELECT pid, max(ts) AS ts FROM process.memory WHERE ts <= make_timestamp(%[1]d)
-		AND ts > make_timestamp(%[1]d - 120000000) GROUP BY pid)
-	SELECT m.pid, coalesce(t.role, '') AS role, ` + heapInUse + ` AS heap_in_use, ` + heapFree + ` AS heap_free,
-		` + otherAnon + ` AS anonymous, shmem AS shared, file
-	FROM process.memory p JOIN m ON m.pid = p.pid AND m.ts = p.ts
-	LEFT JOIN (SELECT pid, any_value(role) AS role, max(last_seen) AS seen FROM process.tree GROUP BY pid) t
-		ON t.pid = m.pid
-	WHERE t.seen IS NULL OR t.seen >= make_timestamp(%[1]d - 5000000)`
-
 func whereAt(ctx context.Context, s api.Session, t int64) (any, error) {
-	rows, err := api.Rows[struct {
-		PID                     int
-		Role                    string
-		HeapInUse               *int64 `json:"heap_in_use"`
-		HeapFree                *int64 `json:"heap_free"`
-		Anonymous, Shared, File *int64
-	}](ctx, s, fmt.Sprintf(whereAtSQL, t))
+	rows, err := api.Ask(ctx, s, questions.ResidentAt(t))
 	if err != nil {
 		return nil, err
 	}
-	held, err := holdersAt(ctx, s, fmt.Sprintf("make_timestamp(%d)", t))
+	held, err := holdersAt(ctx, s, t)
 	if err != nil {
 		return nil, err
 	}
@@ -163,16 +136,8 @@ func whereAt(ctx context.Context, s api.Session, t int64) (any, error) {
 	return picked{Micros: t, Root: root}, err
 }
 
-const devicesAtSQL = `SELECT device_id, arg_max(name, ts) AS name, arg_max(used_bytes, ts) AS used
-	FROM gpu.utilization WHERE ts <= make_timestamp(%[1]d) AND ts > make_timestamp(%[1]d - 120000000)
-	GROUP BY device_id ORDER BY device_id`
-
 func devicesAt(ctx context.Context, s api.Session, t int64) (list []*node, err error) {
-	rows, err := api.Rows[struct {
-		ID   int `json:"device_id"`
-		Name string
-		Used *int64
-	}](ctx, s, fmt.Sprintf(devicesAtSQL, t))
+	rows, err := api.Ask(ctx, s, questions.DevicesAt(t))
 	for _, r := range rows {
 		n := &node{Key: "device", Text: fmt.Sprintf("%d %s", r.ID, r.Name)}
 		n.add("used", r.Used)

@@ -236,7 +236,7 @@ func (r *Device) Encode(s *[SlotSize]byte) {
 type Event struct {
 	Seq       uint64 // 1 for a ring's first record
 	TS        uint64 // ns of CLOCK_MONOTONIC
-	Flags     uint8  // 0
+	Code      uint8  // what its text tells people, a place in EventCodes; 0 none
 	TextLen   uint16 // bytes of text
 	Name      uint32 // interned: start, torch, fork, eval, rank, budget, exit, error, …
 	TextSlots uint32 // how many Text records with the preceding seqs belong to it
@@ -250,7 +250,7 @@ type Event struct {
 func (r *Event) Decode(s *[SlotSize]byte) {
 	r.Seq = le.Uint64(s[0:])
 	r.TS = le.Uint64(s[8:])
-	r.Flags = s[17]
+	r.Code = s[17]
 	r.TextLen = le.Uint16(s[18:])
 	r.Name = le.Uint32(s[20:])
 	r.TextSlots = le.Uint32(s[24:])
@@ -266,7 +266,7 @@ func (r *Event) Encode(s *[SlotSize]byte) {
 	le.PutUint64(s[0:], r.Seq)
 	le.PutUint64(s[8:], r.TS)
 	s[16] = KindEvent
-	s[17] = r.Flags
+	s[17] = r.Code
 	le.PutUint16(s[18:], r.TextLen)
 	le.PutUint32(s[20:], r.Name)
 	le.PutUint32(s[24:], r.TextSlots)

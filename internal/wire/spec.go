@@ -21,6 +21,28 @@ const (
 	InfoOffset = 512       // process description: u32 length, then UTF-8 lines "key TAB value"
 )
 
+// EventCodes say what an event tells, for programs: its text is for people. A code is a place in this list, which only
+// grows; an event without one has 0.
+var EventCodes = []string{"", EventStopped, EventLeftOut, EventHelped, EventVain, EventWarned, EventWebhook}
+
+// The codes of the guard's events.
+const (
+	EventStopped = "stopped"  // the training, after its checkpoint was saved
+	EventLeftOut = "left out" // an action, from now on: it did not help
+	EventHelped  = "helped"   // an action freed memory
+	EventVain    = "vain"     // it did not
+	EventWarned  = "warned"
+	EventWebhook = "webhook" // a rule sends it to the policy's address
+)
+
+// EventCode is the text of an event's code; "" of none, and of one that a later version knows.
+func EventCode(code uint8) string {
+	if int(code) < len(EventCodes) {
+		return EventCodes[code]
+	}
+	return ""
+}
+
 // Type is how a field is stored; all are little-endian.
 type Type uint8
 
@@ -173,7 +195,7 @@ var Spec = []Kind{
 		{"max_reserved", U64, "bytes"},
 	}},
 	{5, "event", 0, "something that happened once; its text is in the Text records just before it", []Field{
-		{"flags", U8, "0"},
+		{"code", U8, "what its text tells people, a place in EventCodes; 0 none"},
 		{"text_len", U16, "bytes of text"},
 		{"name", U32, "interned: start, torch, fork, eval, rank, budget, exit, error, …"},
 		{"text_slots", U32, "how many Text records with the preceding seqs belong to it"},

@@ -60,6 +60,10 @@ class RingFile:
     def name(self, number):
         return self.names[number - 1] if number else "?"
 
+    def codes(self, name):
+        """The codes of the events of a name."""
+        return [r.fields[0] for r in self.records if r.kind == "event" and self.name(r.fields[2]) == name]
+
     def events(self):
         """[(name, text, a, b, c, d)]; the text comes from the records just before."""
         out, text = [], b""

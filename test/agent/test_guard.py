@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 from launch import PRELUDE, Home
-from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
+from ringfile import AGENT, S  # noqa: F401  (puts the agent on the path)
 
 import sys
 sys.path.insert(0, AGENT)
@@ -138,6 +138,7 @@ class Acting(unittest.TestCase):
         self.assertEqual(done.returncode, code_of_end, done.stderr)
         events = [e for ring in self.home.rings().values() for e in ring.events()]
         self.assertEqual([e for e in events if e[0] == "error"], [])
+        self.codes = [c for ring in self.home.rings().values() for c in ring.codes("guard")]
         return done, [e[1] for e in events if e[0] == "guard"]
 
     def test_clears_what_an_evaluation_left(self):
@@ -169,6 +170,8 @@ for step in range(120):
 """, policy(rule))
         self.assertEqual(len([t for t in told if "collect " in t and "no help" in t]), 2, told)
         self.assertEqual(len([t for t in told if "collect is left out from now on" in t]), 1, told)
+        self.assertEqual([self.codes.count(c) for c in (S.CODE_VAIN, S.CODE_LEFT_OUT)], [2, 1], self.codes)
+        self.assertIn(S.CODE_WARNED, self.codes)
         self.assertIn("rule: process has grown by", done.stderr)
 
     def test_stops_with_a_checkpoint(self):
@@ -194,6 +197,7 @@ finally:
         self.assertEqual(done.stdout.split()[::2], ["saved", "left"])
         self.assertGreater(int(done.stdout.split()[1]), 55)
         self.assertTrue(any(": stopped with a checkpoint: rlimit is at" in t for t in told), told)
+        self.assertEqual(self.codes.count(S.CODE_STOPPED), 1)
         done, told = self.run_guarded(code, policy(rule), 1)
         self.assertIn("MemoryError", done.stderr)
         self.assertTrue(any("no function that saves a checkpoint is known" in t for t in told), told)

@@ -98,7 +98,7 @@ func TestGuardTellsItsWebhook(t *testing.T) {
 			r := w.do("memgauge", "run", "--name", "told", "--guard", policy, "--", "python3", script(t, "saves.py"),
 				saved, "hook")
 			if r.code != 75 || !strings.Contains(r.stdout, "address: []") ||
-				!strings.Contains(r.stderr, "guard: stopped with a checkpoint: every 50 steps") {
+				!strings.Contains(r.stderr, ": stopped with a checkpoint: every 50 steps") {
 				t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 			}
 			if strings.Contains(r.stderr, "127.0.0.1") {
@@ -191,7 +191,7 @@ func TestCallbacksStop(t *testing.T) {
 			s, out := filepath.Join(w.home, "s"), filepath.Join(w.home, "out")
 			r := w.do("memgauge", "run", "--session", s, "--guard", policy, "--", python, script(t, "frameworks.py"),
 				c.name, "leaky", out)
-			if r.code != 0 || !strings.Contains(r.stderr, "guard: stopped with a checkpoint: ") {
+			if r.code != 0 || !strings.Contains(r.stderr, ": stopped with a checkpoint: ") {
 				t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 			}
 			if files, _ := filepath.Glob(filepath.Join(out, c.saved)); len(files) != 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/fragment"
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -61,7 +62,7 @@ func live() *Session {
 func finished() *Session {
 	s := live()
 	s.Job.Live, s.Members = false, members(false)
-	s.Ending = api.End{Known: true, Text: "killed by SIGKILL", Ended: Now, OOM: "an OOM kill", Peak: 3010 * mib,
+	s.Ending = api.End{Known: true, Text: "killed by SIGKILL", Ended: Now, OOM: model.OOMKill, Peak: 3010 * mib,
 		Final: true}
 	s.Judgement.Over = true
 	for i := range s.Judgement.Findings {

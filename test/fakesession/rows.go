@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
@@ -161,14 +162,7 @@ func reading(s *model.Samples, at, grown int64) {
 }
 
 func found(b *model.Batch) {
-	for _, f := range judgement().Findings {
-		b.Findings = append(b.Findings, model.Finding{Time: Now.UnixMicro(), Judgement: 1, Run: "leak",
-			Verdict: string(f.Verdict), Class: string(f.Class), Memory: string(f.Memory), PID: int32(f.PID),
-			Rank: int32(f.Rank), Worker: f.Worker, Rate: f.Rate, Low: f.Low, High: f.High, Start: int64(f.Start),
-			End: int64(f.End), Grown: int64(f.Total), Noise: f.Noise, P: f.P, Readings: int64(f.N), Reason: f.Reason,
-			Site: f.Site, Holder: f.Holder, Held: f.Held, Limit: f.Limit, Seconds: f.Seconds, SecondsLow: f.SecondsLow,
-			SecondsHigh: f.SecondsHigh})
-	}
+	b.Findings = analyse.Rows(judgement(), 1, Now)
 }
 
 // censuses: two of rank 0, between which the held losses have doubled.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // wrongFlag words pflag's error about a flag: without the names of Go's functions, and with the way to those that there
@@ -30,8 +31,9 @@ func wrongFlag(c *cobra.Command, err error) error {
 		return fmt.Errorf("--%s %q: %w", value.GetFlag().Name, value.GetValue(), bad.error)
 	}
 	if !errors.As(err, &number) {
-		if _, want, says := strings.Cut(err.Error(), ": want "); says {
-			return fmt.Errorf("--%s %q: want %s", value.GetFlag().Name, value.GetValue(), want)
+		var wanted *units.Wanted
+		if errors.As(err, &wanted) {
+			return fmt.Errorf("--%s %q: want %s", value.GetFlag().Name, value.GetValue(), wanted.Want)
 		}
 		if value.GetFlag().Value.Type() == "duration" {
 			return fmt.Errorf("--%s %q: not a duration such as 2s or 5m", value.GetFlag().Name, value.GetValue())

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
@@ -132,42 +133,10 @@ func (a *commands) takeCensus(ctx context.Context, s api.Session, o tensorsOptio
 
 // census is one census as it is shown and as --json gives it.
 type census struct {
-	PID     int           `json:"pid"`
-	Rank    *int          `json:"rank"`
-	ID      int64         `json:"census_id"`
-	Step    *int64        `json:"step"`
-	Time    string        `json:"ts"`
-	Ago     float64       `json:"-"`
-	Note    string        `json:"note"` // what is missing in it
-	Tensors []tensorGroup `json:"tensors"`
-	Objects []objectGroup `json:"objects"`
-}
-
-type tensorGroup struct {
-	Shape      string  `json:"shape"`
-	Dtype      string  `json:"dtype"`
-	Device     string  `json:"device"`
-	Role       string  `json:"role"`
-	Count      int64   `json:"count"`
-	Bytes      int64   `json:"bytes"`
-	Fresh      *int64  `json:"fresh"`
-	OldestStep *int64  `json:"oldest_step"`
-	Site       *string `json:"site"`
-	Holder     *string `json:"holder"`
-	Estimated  bool    `json:"estimated"`
-}
-
-type objectGroup struct {
-	Evidence  string  `json:"evidence"`
-	Type      string  `json:"type"`
-	Count     int64   `json:"count"`
-	Delta     *int64  `json:"delta"`
-	Length    *int64  `json:"length"`
-	Bytes     *int64  `json:"bytes"`
-	Holder    *string `json:"holder"`
-	Site      *string `json:"site"`
-	Detail    string  `json:"detail"`
-	Estimated bool    `json:"estimated"`
+	questions.Counted
+	Ago     float64                 `json:"-"`
+	Tensors []questions.TensorGroup `json:"tensors"`
+	Objects []questions.ObjectGroup `json:"objects"`
 }
 
 type censusDocument struct {
@@ -175,31 +144,24 @@ type censusDocument struct {
 	Censuses      []census `json:"censuses"`
 }
 
-// lastCensuses reads the census that counts (api.NewestCensuses) of each process, or of certain ones.
+// lastCensuses reads the census that counts (questions.NewestCensuses) of each process, or of certain ones.
 func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
-	which := "true"
-	if len(pids) > 0 {
-		which = "pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
-	}
-	list, err := api.Rows[census](ctx, from, "SELECT * REPLACE (strftime(ts, '%Y-%m-%dT%H:%M:%S.%fZ') AS ts) FROM ("+
-		api.NewestCensuses(which)+") ORDER BY rank NULLS LAST, pid")
+	counted, err := api.Ask(ctx, from, questions.Censuses(pids...))
 	if err != nil {
 		return nil, err
 	}
-	if len(list) == 0 {
+	if len(counted) == 0 {
 		return nil, remedy.Add(errors.New("no census was taken in the session"),
 			"memgauge tensors takes one while the trainer lives")
 	}
+	list := make([]census, len(counted))
 	for i := range list {
 		c := &list[i]
-		where := fmt.Sprintf(" WHERE pid = %d AND census_id = %d", c.PID, c.ID)
-		if c.Tensors, err = api.Rows[tensorGroup](ctx, from,
-			"SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
+		c.Counted = counted[i]
+		if c.Tensors, err = api.Ask(ctx, from, questions.TensorGroups(c.PID, c.ID)); err != nil {
 			return nil, err
 		}
-		if c.Objects, err = api.Rows[objectGroup](ctx, from,
-			"SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+
-				where+" AND evidence <> 'count' ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+		if c.Objects, err = api.Ask(ctx, from, questions.ObjectGroups(c.PID, c.ID)); err != nil {
 			return nil, err
 		}
 		if ts, err := time.Parse(time.RFC3339Nano, c.Time); err == nil {
@@ -210,7 +172,7 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 }
 
 // grows selects the evidence for the text output: what grows. The tables have the rest.
-func (c *census) grows() (out []objectGroup) {
+func (c *census) grows() (out []questions.ObjectGroup) {
 	for _, o := range c.Objects {
 		switch {
 		case o.Evidence == "cycle" || o.Evidence == "extension" || o.Evidence == "traceback":
@@ -255,7 +217,7 @@ func (c *census) write(w io.Writer, top, width int, cwd string, gap bool) error 
 	return writeObjectGroups(w, grows, top, width, cwd)
 }
 
-func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd string) error {
+func writeTensorGroups(w io.Writer, groups []questions.TensorGroup, top, width int, cwd string) error {
 	l := &doc.Listing{Head: []model.Column{doc.Number("bytes"), doc.Number("count"), doc.Number("new"),
 		doc.Number("since step"),
 		doc.Text("holder"), doc.Text("site"), doc.Text("shape"),
@@ -269,7 +231,7 @@ func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd st
 		Spare: []string{"role", "dtype", "device", "shape"}, Whole: doc.WholeTables})
 }
 
-func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd string) error {
+func writeObjectGroups(w io.Writer, groups []questions.ObjectGroup, top, width int, cwd string) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("what"), doc.Number("length"), doc.Number("growth"),
 		doc.Number("bytes"),
 		doc.Text("holder"), doc.Text("site"), doc.Text("type"), doc.Text("detail")}}

@@ -83,7 +83,7 @@ func (f *farSessions) List(ctx context.Context) (out []api.Listed, left []error,
 	for _, s := range list {
 		out = append(out, api.Listed{ID: keyOf(s), Name: s.Node + ": " + s.About.Name, Dir: s.About.Dir, PIDs: s.PIDs,
 			Ranks: s.Ranks, Command: s.About.Command, Started: s.About.Started, State: s.State, Rows: s.Rows,
-			DiskBytes: s.Disk})
+			DiskBytes: s.Disk, Live: s.About.Live})
 	}
 	for _, m := range missing {
 		left = append(left, fmt.Errorf("node %s is missing: %s", m.Node, m.Why))

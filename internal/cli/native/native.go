@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/term"
@@ -134,7 +135,7 @@ func (s session) between(ctx context.Context, from, to string) ([]change, error)
 type line struct{ site, called string }
 
 // smaller stands for the stacks that have no row of their own.
-const smaller = "(smaller stacks)"
+const smaller = questions.NativeSmaller
 
 // byLine adds up the stacks of each line, and takes what its readings are off a straight line for noise, too.
 func byLine(stacks []change, off map[line]float64) []change {

@@ -243,10 +243,10 @@ func (a *commands) printGuard(end observe.Ended) {
 		say("%d actions to free memory, %d helped", g.Actions, g.Helped)
 	}
 	for _, what := range g.LeftOut {
-		say("%s was left out after it did not help", what)
+		say("%s", what)
 	}
 	if g.Stopped != "" {
-		say("stopped with a checkpoint: %s", g.Stopped)
+		say("%s", g.Stopped)
 	}
 	if len(g.Unread) > 0 {
 		say("nothing asked for %s (memgauge.policy())", strings.Join(g.Unread, ", "))

@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/questions"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
@@ -110,15 +111,6 @@ func fileOr(args []string, usual string) string {
 	return usual
 }
 
-// peaksSQL returns each memory's highest reading. The job's is the highest sum at one moment; memory that processes
-// share counts in each of them.
-const peaksSQL = `SELECT memory, bytes FROM (
- SELECT 'host process' AS memory, greatest((SELECT max(greatest(rss, max_rss)) FROM python.steps),
-  (SELECT max(rss) FROM process.memory))::BIGINT AS bytes
- UNION ALL SELECT 'host job', max(b)::BIGINT FROM (SELECT sum(rss) AS b FROM process.memory GROUP BY ts)
- UNION ALL SELECT device, max(max_allocated)::BIGINT FROM python.step_devices GROUP BY device)
- WHERE bytes > 0 ORDER BY memory`
-
 // measure makes the baseline of a session.
 func (a *commands) measure(ctx context.Context) (baseline, error) {
 	session, err := a.Connect(ctx)
@@ -138,10 +130,7 @@ func (a *commands) measure(ctx context.Context) (baseline, error) {
 	if err != nil {
 		return baseline{}, err
 	}
-	rows, err := api.Rows[struct {
-		Memory string
-		Bytes  int64
-	}](ctx, session, peaksSQL)
+	rows, err := api.Ask(ctx, session, questions.Peaks)
 	if err != nil {
 		return baseline{}, err
 	}

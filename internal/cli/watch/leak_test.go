@@ -35,7 +35,8 @@ func TestLeakJSON(t *testing.T) {
 		"findings": "array", "warnings": "array",
 		"session": "string", "missing": "string or null", "steps_missing": "number or null",
 		"seconds": "number or null", "seconds_missing": "number or null"}
-	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string", "pid": "number",
+	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string",
+		"name": "string", "pid": "number",
 		"rank": "number or null", "rate_mb_per_step": "number or null",
 		"rate_low": "number or null", "rate_high": "number or null", "start_step": "number or null",
 		"site": "string or null", "site_lines": "number", "holder": "string or null", "evidence": "array",

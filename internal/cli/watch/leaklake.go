@@ -26,7 +26,7 @@ func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) er
 		o.output != "" {
 		return app.Usage(remedy.Add(errors.New("leak: a lake is judged as it is"), "--job and --json go with it"))
 	}
-	t, err := lake.Open(ctx, lake.Choice{Location: where, Job: o.job, SQL: "python.steps host.memory"})
+	t, err := lake.Open(ctx, lake.Choice{Location: where, Job: o.job, Views: skew.Tables})
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}

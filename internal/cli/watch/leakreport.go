@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/evidence"
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -201,19 +201,19 @@ type leakSummary struct {
 }
 
 type leakDevice struct {
-	Current   int64    `json:"current_memory"`
-	Growth    int64    `json:"memory_growth"`
-	PerMinute *float64 `json:"growth_rate_mb_per_min"`
-	PerStep   *float64 `json:"growth_rate_mb_per_step"`
-	Detected  bool     `json:"leak_detected"`
-	Samples   int64    `json:"samples_count"`
-	Verdict   string   `json:"verdict"`
+	Current   int64     `json:"current_memory"`
+	Growth    int64     `json:"memory_growth"`
+	PerMinute *model.MB `json:"growth_rate_mb_per_min"`
+	PerStep   *model.MB `json:"growth_rate_mb_per_step"`
+	Detected  bool      `json:"leak_detected"`
+	Samples   int64     `json:"samples_count"`
+	Verdict   string    `json:"verdict"`
 }
 
 type leakEvent struct {
 	Timestamp   time.Time `json:"timestamp"`
 	DeviceID    string    `json:"device_id"`
-	PerMinute   *float64  `json:"leak_rate_mb_per_min"`
+	PerMinute   model.MB  `json:"leak_rate_mb_per_min"`
 	Amount      float64   `json:"memory_increase_mb"`
 	Severity    string    `json:"severity"`
 	Confidence  float64   `json:"confidence"`
@@ -221,40 +221,10 @@ type leakEvent struct {
 	Suspects    []string  `json:"suspected_sources"`
 }
 
+// leakFinding is a finding, with the rule of `check` that its line matches.
 type leakFinding struct {
-	Verdict     detect.Verdict `json:"verdict"`
-	Class       *string        `json:"class"`
-	Memory      string         `json:"memory"`
-	Device      *string        `json:"device"`
-	PID         int            `json:"pid"`
-	Rank        *int           `json:"rank"`
-	Rate        *float64       `json:"rate_mb_per_step"`
-	PerSecond   *float64       `json:"rate_mb_per_second"`
-	Low         *float64       `json:"rate_low"`
-	High        *float64       `json:"rate_high"`
-	ByTime      bool           `json:"by_time"`
-	Unit        string         `json:"unit"`
-	StartStep   *int64         `json:"start_step"`
-	EndStep     int64          `json:"end_step"`
-	GrowthBytes int64          `json:"growth_bytes"`
-	Site        *string        `json:"site"`
-	SiteLines   int            `json:"site_lines"`
-	Holder      *string        `json:"holder"`
-	Held        *string        `json:"held"`
-	Reason      string         `json:"reason"`
-	Missing     *string        `json:"missing"`
-	Readings    int            `json:"readings"`
-	P           *float64       `json:"p"`
-	Evidence    []string       `json:"evidence"`
-	Advice      []string       `json:"advice"`
-	TimeToLimit *float64       `json:"time_to_limit_seconds"`
-	TimeLow     *float64       `json:"time_to_limit_low"`
-	TimeHigh    *float64       `json:"time_to_limit_high"`
-	Limit       *string        `json:"limit"`
-	LimitStep   *int64         `json:"limit_step"`
-	LimitMet    bool           `json:"limit_met"`
-	Ended       bool           `json:"ended"`
-	Rule        *leakRuleJSON  `json:"rule"`
+	model.Finding
+	Rule *leakRuleJSON `json:"rule"`
 }
 
 // leakRuleJSON is the finding of package check at the leak's line.
@@ -293,8 +263,9 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 		d.Seconds = positive(math.Round(r.Seconds*10) / 10)
 	}
 	for _, f := range r.Findings {
-		d.add(f, r, c.Now)
-		d.Findings[len(d.Findings)-1].Rule = leakRule(f, c)
+		told := leakFinding{f.Document(), leakRule(f, c)}
+		d.Findings = append(d.Findings, told)
+		d.add(f, told.Finding, r, c.Now)
 	}
 	d.Summary.Devices = len(d.Devices)
 	var b bytes.Buffer
@@ -305,8 +276,7 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
-	d.Findings = append(d.Findings, findingJSON(f))
+func (d *leakDocument) add(f detect.Finding, told model.Finding, r detect.Report, now time.Time) {
 	d.Summary.Samples += int64(f.N)
 	name := strings.TrimPrefix(f.Device, "cuda:") // older tools name devices by their numbers
 	if name == "" {
@@ -319,7 +289,7 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 		dev.Verdict = string(f.Verdict)
 	}
 	if f.Verdict == detect.Leak && !dev.Detected {
-		dev.Detected, dev.PerStep, dev.PerMinute = true, perStep(f), mb(f.PerSec*60)
+		dev.Detected, dev.PerStep, dev.PerMinute = true, &told.PerStep, perMinute(f)
 	}
 	d.Devices[name] = dev
 	if f.Verdict != detect.Leak {
@@ -330,7 +300,7 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 	if f.Seconds > 0 && f.Seconds < 3600 {
 		severity = "high"
 	}
-	e := leakEvent{Timestamp: now.UTC(), DeviceID: name, PerMinute: mb(f.PerSec * 60),
+	e := leakEvent{Timestamp: now.UTC(), DeviceID: name, PerMinute: *perMinute(f),
 		Amount: f.Total / float64(units.MiB), Severity: severity, Confidence: r.Confidence,
 		Description: fmt.Sprintf("%s %s since %s %.0f", f.Name(), f.PerStep(), f.Unit(), f.Start), Suspects: []string{}}
 	for _, s := range []string{f.Holder, f.Site} {
@@ -346,33 +316,9 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 	}
 }
 
-func findingJSON(f detect.Finding) leakFinding {
-	out := leakFinding{Verdict: f.Verdict, Class: doc.Known(string(f.Class)), Memory: string(f.Memory),
-		Device: doc.Known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
-		GrowthBytes: int64(f.Total), Site: doc.Known(f.Site), SiteLines: f.Lines,
-		Holder: doc.Known(f.Holder), Held: doc.Known(f.Held),
-		Reason: f.Reason, Readings: f.N, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{},
-			f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
-		TimeHigh: positive(figures(f.SecondsHigh, 3)), Limit: doc.Known(f.Limit), LimitMet: f.Met, Ended: f.Over}
-	if f.Rank >= 0 {
-		out.Rank = &f.Rank
-	}
-	if f.Rate != 0 {
-		start, p := int64(f.Start), figures(f.P, 1)
-		out.Rate, out.PerSecond, out.Low, out.High, out.P, out.StartStep = perStep(f), mb(f.PerSec), mb(f.Low),
-			mb(f.High), &p, &start
-		if f.ByTime {
-			out.PerSecond = mb(f.Rate)
-		}
-	}
-	if f.AtStep > 0 {
-		at := int64(math.Round(f.AtStep))
-		out.LimitStep = &at
-	}
-	if f.Verdict == detect.Undecided {
-		out.Missing = doc.Known(f.Missing())
-	}
-	return out
+func perMinute(f detect.Finding) *model.MB {
+	rate := model.MB(f.PerSec * 60)
+	return &rate
 }
 
 // positive returns nil unless x is finite and above zero; JSON then has null.
@@ -381,32 +327,4 @@ func positive(x float64) *float64 {
 		return nil
 	}
 	return &x
-}
-
-func mb(bytes float64) *float64 {
-	if bytes == 0 || math.IsNaN(bytes) || math.IsInf(bytes, 0) {
-		return nil
-	}
-	x := figures(bytes/float64(units.MiB), 4)
-	return &x
-}
-
-// perStep returns nil if the process makes no steps; JSON then has null.
-func perStep(f detect.Finding) *float64 {
-	if f.ByTime {
-		return nil
-	}
-	return mb(f.Rate)
-}
-
-// figures rounds to that many significant digits: further digits would not be accurate.
-func figures(x float64, n int) float64 {
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return x
-	}
-	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', n, 64), 64)
-	if err != nil {
-		return x
-	}
-	return y
 }

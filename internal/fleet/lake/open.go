@@ -34,6 +34,7 @@ type Choice struct {
 	Rank     *int      // only rows of this rank, in tables that have one; nil: all
 	Since    time.Time // only hours that end after it; zero: all
 	SQL      string    // only tables that this statement mentions; "": all
+	Views    []string  // only these tables; none: what SQL says
 	TempDir  string    // for spilling; "": the system's
 }
 
@@ -139,7 +140,8 @@ func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, 
 		jobs[h.job] = true
 		_, bare, _ := strings.Cut(view.View, ".")
 		if c.Job != "" && h.job != c.Job || !c.Since.IsZero() && !h.begin.Add(time.Hour).After(c.Since) ||
-			sql != "" && !strings.Contains(sql, bare) && !describing(sql) {
+			sql != "" && !strings.Contains(sql, bare) && !describing(sql) ||
+			len(c.Views) > 0 && !slices.Contains(c.Views, view.View) {
 			continue
 		}
 		for _, f := range have.current() {

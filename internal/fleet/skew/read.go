@@ -21,6 +21,9 @@ type Source struct {
 	Ranks int    // at most so many are told, the lowest
 }
 
+// Tables are those that a comparison reads.
+var Tables = []string{"python.steps", "host.memory"}
+
 // Session is a session's own tables. Its node is known by who asks it. With 4,096 ranks of 1 KiB the answer has 4 MiB.
 var Session = Source{"(SELECT '' AS node, * FROM python.steps)", "(SELECT '' AS node, * FROM host.memory)", 4096}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/questions"
 )
 
 // Session is a monitor.Source.
@@ -201,14 +202,7 @@ func (s *Session) Ended() bool { return !s.Live }
 
 // Events are the session's events that a picture of its memory should show.
 func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
-	type row struct {
-		Time int64  `json:"t"`
-		Name string `json:"name"`
-		Text string `json:"text"`
-	}
-	list, err := api.Rows[row](ctx, s.db,
-		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', "+
-			"'budget', 'census', 'note') ORDER BY ts LIMIT 500")
+	list, err := api.Ask(ctx, s.db, questions.Happened(500))
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +213,7 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 			text += ": " + first
 		}
 		low := strings.ToLower(r.Name + r.Text)
-		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: r.Name == "leak" ||
+		out = append(out, monitor.Event{Time: time.UnixMicro(r.Micros).UTC(), Text: text, Bad: r.Name == "leak" ||
 			strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
 	}
 	return out, nil

@@ -149,6 +149,9 @@ func pySpec() []byte {
 	for i, s := range wire.States {
 		fmt.Fprintf(&b, "STATE_%s = %d\n", strings.ToUpper(s), i)
 	}
+	for i, code := range wire.EventCodes[1:] {
+		fmt.Fprintf(&b, "CODE_%s = %d\n", strings.ToUpper(strings.ReplaceAll(code, " ", "_")), i+1)
+	}
 	fmt.Fprintf(&b, "FLAG_ROOT = %d\nFLAG_OPTIMIZER = %d\nFLAG_SAMPLED = %d\nFLAG_INFERENCE = %d\nFLAG_ESTIMATED = %d\nFLAG_COMPARED = %d\n",
 		wire.FlagRoot, wire.FlagOptimizer, wire.FlagSampled, wire.FlagInference, wire.FlagEstimated, wire.FlagCompared)
 	for _, k := range wire.Spec {

@@ -23,6 +23,7 @@ _lock = threading.Lock()
 _library = None
 _devices = {}  # (type, index): Device, for ours
 _debug = False
+OUT_OF_MEMORY = 2   # memgauge_error_code (memgauge_alloc.h)
 _installed = False  # our allocator is PyTorch's
 _log = None  # where set_memory_debug logs
 
@@ -96,6 +97,7 @@ def _declare(lib):
             ("stats", pointer, (number, number, text)), ("events", pointer, (number, number)),
             ("text_free", None, (pointer,)),
             ("snapshot", number, (number, text, text)), ("stack", word, (number, text)), ("error", text, ()),
+            ("error_code", number, ()),
             ("misuses", wide, ()), ("copy", number, (number, pointer, pointer, size, number)),
             ("matmul_f32", None, (pointer, pointer, pointer) + (wide,) * 7),
             ("fill_f32", None, (pointer, wide, ctypes.c_float)),
@@ -109,7 +111,7 @@ def _declare(lib):
 def failure(lib):
     """Returns the exception for this thread's last call."""
     text = (lib.memgauge_error() or b"memgauge: the call failed").decode("utf-8", "replace")
-    return (OutOfMemoryError if "out of memory" in text else AllocatorError)(text)
+    return (OutOfMemoryError if lib.memgauge_error_code() == OUT_OF_MEMORY else AllocatorError)(text)
 
 
 def device(name="cuda", conf=None):

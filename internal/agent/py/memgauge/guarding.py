@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from . import feed, marks
-from ._agent.guard.hooks import GuardStop, Hooks
+from ._agent.guard.hooks import CODE_STOPPED, GuardStop, Hooks
 
 READ_POLICY = 20.0    # s for the command that reads one
 MAX_TOLD = 200        # keys whose reading is told
@@ -203,7 +203,8 @@ class Callbacks:
     def stopped(self, why):
         """The training is about to end, its checkpoint is saved."""
         if self._state is not None:
-            self._state.event("guard", "%s: stopped with a checkpoint: %s" % (self._name, why))
+            self._state.event("guard", "%s: stopped with a checkpoint: %s" % (self._name, why),
+                              code=CODE_STOPPED)
 
     def end(self):
         state, self._state = self._state, None

@@ -101,15 +101,15 @@ def agent_hash():
     return __file__.split("/")[-5]
 
 
-def event(name, text="", a=0, b=0, c=0, d=0):
+def event(name, text="", a=0, b=0, c=0, d=0, code=0):
     """From any thread. Before there is a ring, the first few are kept for it, with their time."""
     s = current
     if s is None:
         return
     if s.ring is not None:
-        s.ring.event(name, text, a, b, c, d)
+        s.ring.event(name, text, a, b, c, d, None, code)
     elif len(s.early) < MAX_EARLY:
-        s.early.append((name, text, a, b, c, d, monotonic_ns()))
+        s.early.append((name, text, a, b, c, d, monotonic_ns(), code))
 
 
 def error(where):

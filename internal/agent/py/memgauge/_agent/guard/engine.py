@@ -4,6 +4,7 @@ import os
 from time import monotonic, perf_counter, thread_time
 
 from .. import state
+from ..record._spec import CODE_HELPED, CODE_LEFT_OUT, CODE_VAIN
 from . import actions
 from . import memories as memory
 from .ahead import Ahead
@@ -228,7 +229,7 @@ class Guard(Saving):
             if tries + 1 >= TRIES:
                 self.failures[key] = None
                 self._tell("%s: %s is left out from now on, it did not help %d times" % (rule.name, action[0], TRIES),
-                           step)
+                           step, code=CODE_LEFT_OUT)
         elif outcome == "helped":
             self.failures.pop(key, None)
 
@@ -271,7 +272,8 @@ class Guard(Saving):
             what += ", %s %s%s (%s %s → %s), %s" % (
                 "freed" if freed >= 0 else "rose by", size(abs(freed)), inside, name, size(before), size(after),
                 verdict)
-        self._tell("%s, %.1f ms" % (what, took * 1e3), step, before, after)
+        self._tell("%s, %.1f ms" % (what, took * 1e3), step, before, after,
+                   {"helped": CODE_HELPED, "vain": CODE_VAIN}.get(outcome, 0))
         return outcome
 
     def _used(self, name, verb):
@@ -291,11 +293,11 @@ class Guard(Saving):
             self.told.add(text)
             self._tell(text, step)
 
-    def _tell(self, text, step, a=0, b=0):
+    def _tell(self, text, step, a=0, b=0, code=0):
         text = ("%s, step %d" % (text, step))[:TEXT]
         self.events += 1
         if self.events <= MAX_EVENTS:
-            state.event("guard", text, a or 0, b or 0)
+            state.event("guard", text, a or 0, b or 0, code=code)
         del self.done[:-99]
         self.done.append(text)
         if self.hooks.on_action is not None:

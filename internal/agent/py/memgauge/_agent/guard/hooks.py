@@ -3,6 +3,7 @@ stopped."""
 from time import perf_counter
 
 from .. import state
+from ..record._spec import CODE_STOPPED, CODE_WARNED, CODE_WEBHOOK
 from . import actions
 from .lists import function
 
@@ -51,7 +52,8 @@ class Saving:
             actions.warn(text)
         elif verb == "log":
             actions.log(text)
-        self._tell("%s: %s: %s" % (rule, verb, why), step)
+        self._tell("%s: %s: %s" % (rule, verb, why), step,
+                   code={"warn": CODE_WARNED, "webhook": CODE_WEBHOOK}.get(verb, 0))
         return "done"
 
     def _save(self, verb, rule, why, step):
@@ -100,7 +102,7 @@ class Saving:
 
     def stop(self, rule, why, step):
         self.hooks.asked_to_stop = True
-        self._tell("%s: stopped with a checkpoint: %s" % (rule, why), step)
+        self._tell("%s: stopped with a checkpoint: %s" % (rule, why), step, code=CODE_STOPPED)
         actions.warn("stopped with a checkpoint before memory ran out: %s, step %d" % (why, step))
         if not self.hooks.polled:
             raise self.hooks.stop_with()

@@ -44,6 +44,12 @@ STATE_CREATING = 0
 STATE_LIVE = 1
 STATE_CLOSED = 2
 STATE_DETACHED = 3
+CODE_STOPPED = 1
+CODE_LEFT_OUT = 2
+CODE_HELPED = 3
+CODE_VAIN = 4
+CODE_WARNED = 5
+CODE_WEBHOOK = 6
 FLAG_ROOT = 1
 FLAG_OPTIMIZER = 2
 FLAG_SAMPLED = 1
@@ -72,7 +78,7 @@ DEVICE = 4
 DEVICE_STRUCT = Struct("<QQBBBbIIQQQQI")
 
 # something that happened once; its text is in the Text records just before it
-# seq, ts, kind, flags, text_len, name, text_slots, a, b, c, d, check
+# seq, ts, kind, code, text_len, name, text_slots, a, b, c, d, check
 EVENT = 5
 EVENT_STRUCT = Struct("<QQBBHIIqqqqI")
 

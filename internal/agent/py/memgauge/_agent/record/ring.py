@@ -115,10 +115,11 @@ class Ring:
         """flags, reserved0, name, steps, ns, count, covered, gap"""
         self.put(ts, ((S.OVERHEAD_STRUCT.pack_into, (S.OVERHEAD,) + fields),))
 
-    def event(self, name, text="", a=0, b=0, c=0, d=0, ts=None):
-        """The text's pieces, then the event, without another record between them."""
+    def event(self, name, text="", a=0, b=0, c=0, d=0, ts=None, code=0):
+        """The text's pieces, then the event, without another record between them. text is for people, code (one of
+        S.CODE_…) for programs."""
         batch, length, pieces = _pieces(text)
-        batch.append((S.EVENT_STRUCT.pack_into, (S.EVENT, 0, length, self.name(name), pieces, a, b, c, d)))
+        batch.append((S.EVENT_STRUCT.pack_into, (S.EVENT, code, length, self.name(name), pieces, a, b, c, d)))
         self.put(ts, batch)
 
     def tensors(self, text, flags, census, step, count, oldest_step, fresh, size):

@@ -1,0 +1,92 @@
+package questions
+
+import "fmt"
+
+// Process is one of the job's.
+type Process struct {
+	PID     int    `json:"pid"`
+	Role    string `json:"role"`
+	Rank    *int   `json:"rank"`
+	Command string `json:"command"`
+	Peak    *int64 `json:"peak_rss"`
+	Ended   bool   `json:"ended"`
+}
+
+// Stepped is a process with how far it came.
+type Stepped struct {
+	Process
+	Parent int     `json:"ppid"`
+	Steps  *int64  `json:"steps"`
+	Python *string `json:"python"`
+}
+
+// Lived is a process with its place in the tree and its time, in µs since the epoch, 0 unknown.
+type Lived struct {
+	Process
+	Parent   int   `json:"ppid"`
+	Started  int64 `json:"started"`
+	LastSeen int64 `json:"last_seen"`
+}
+
+const processes = `SELECT t.pid, coalesce(t.ppid, 0) AS ppid, coalesce(t.role, '') AS role, t.rank,
+	coalesce(nullif(t.command, ''), t.comm, '') AS command, t.peak_rss, coalesce(t.ended, false) AS ended, s.steps,
+	p.python, coalesce(epoch_us(t.started), 0) AS started, coalesce(epoch_us(t.last_seen), 0) AS last_seen
+	FROM process.tree t
+	LEFT JOIN (SELECT pid, max(step) AS steps FROM python.steps GROUP BY pid) s ON s.pid = t.pid
+	LEFT JOIN (SELECT pid, any_value(python) AS python FROM memgauge.processes GROUP BY pid) p ON p.pid = t.pid `
+
+// Foremost are those that make steps, then the largest.
+func Foremost(most int) Of[Stepped] {
+	return Of[Stepped](processes + fmt.Sprintf(
+		"ORDER BY s.steps DESC NULLS LAST, t.peak_rss DESC NULLS LAST LIMIT %d", most))
+}
+
+// Largest are those that held most.
+func Largest(most int) Of[Process] {
+	return Of[Process](processes + fmt.Sprintf("ORDER BY t.peak_rss DESC NULLS LAST LIMIT %d", most))
+}
+
+// Tree is the job's processes as they came.
+const Tree Of[Lived] = processes + "ORDER BY t.first_seen LIMIT 4096"
+
+// Standing says in a line how a session stands.
+type Standing struct {
+	Verdict *string `json:"verdict"`
+	Peak    *int64  `json:"peak"`
+	Limit   *int64  `json:"limit"`
+	Steps   *int64  `json:"steps"`
+}
+
+// Brief is one row. The limit is the cgroup's where one binds. The peak is the job's as the cgroup counts it, or the
+// largest process's.
+const Brief Of[Standing] = `SELECT
+	(SELECT run_verdict FROM memgauge.findings ORDER BY judgement DESC LIMIT 1) AS verdict,
+	(SELECT max(peak_rss) FROM process.tree) AS peak,
+	coalesce((SELECT min(limit_bytes) FROM cgroup.memory), (SELECT max(total) FROM host.memory)) AS "limit",
+	(SELECT max(step) FROM python.steps) AS steps`
+
+// Named is a text of the session's.
+type Named struct{ Name string }
+
+// Cgroups are the paths of the largest.
+const Cgroups Of[Named] = `SELECT path AS name FROM cgroup.memory GROUP BY path ORDER BY max(current) DESC LIMIT 4`
+
+// Device is a GPU.
+type Device struct {
+	ID    int    `json:"device_id"`
+	Name  string `json:"name"`
+	Total int64  `json:"total_bytes"`
+}
+
+// Devices are the session's GPUs.
+const Devices Of[Device] = `SELECT device_id, name, total_bytes FROM gpu.devices ORDER BY device_id`
+
+// Number is a count.
+type Number struct{ N *int64 }
+
+// Naming counts where the session names a line of source, FILE:LINE, as a site.
+func Naming(site string) Of[Number] {
+	return Of[Number](fmt.Sprintf(`SELECT count(*) AS n FROM (SELECT site FROM python.tensors WHERE site = %[1]s
+	UNION ALL SELECT site FROM python.objects WHERE site = %[1]s
+	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s)`, Quoted(site)))
+}
