@@ -164,8 +164,9 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 }
 
 // kin are rules that may find the same mistake at the same place: the earlier one of a row speaks.
-var kin = [][]string{{"MG102", "MG103", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"}, {"MG301",
-	"MG302"}}
+var kin = [][]string{{"MG102", "MG103", "MG124", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"},
+	{"MG301",
+		"MG302"}}
 
 // withoutDoubles leaves one finding a place among rules that say the same.
 func withoutDoubles(found []Finding) []Finding {

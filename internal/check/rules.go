@@ -60,6 +60,11 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG120", "activations-kept-each-forward", Error, activationsKept},
 		{"MG121", "only-the-end-is-read", Warning, onlyTheEnd},
 		{"MG122", "kept-and-never-read", Error, neverRead},
+		{"MG123", "state-updated-with-graph", Warning, carriedAttribute},
+		{"MG124", "graphs-never-cleared", Error, neverCleared},
+		{"MG125", "batches-kept", Warning, batchesKept},
+		{"MG126", "metric-never-reset", Warning, metricNotReset},
+		{"MG127", "cached-method-keeps-objects", Warning, cachedMethods},
 		// data
 		{"MG201", "python-objects-in-dataset", Note, objectsInDataset},
 		{"MG202", "dataset-state-grows", Warning, datasetGrows},
@@ -69,6 +74,7 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG206", "unbounded-replay-buffer", Warning, replayBuffer},
 		{"MG207", "queue-never-read", Warning, queueNeverRead},
 		{"MG208", "dataframe-grows-each-step", Warning, dataframeGrows},
+		{"MG209", "queue-without-bound", Warning, queueUnbounded},
 		// figures and loggers
 		{"MG301", "figure-not-closed", Error, figureOpen},
 		{"MG302", "plots-in-every-epoch", Note, plotsEveryEpoch},
