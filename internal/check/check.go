@@ -144,8 +144,9 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 		why = fmt.Sprintf("what lies below %d levels of nesting is not read", maxDepth)
 	}
 	done := f.within(f.read)
+	foreign := done && f.otherFramework()
 	for _, rule := range Rules() {
-		if !done || rule.find == nil || !rules.Has(rule) {
+		if !done || rule.find == nil || !rules.Has(rule) || foreign && !strings.HasPrefix(rule.ID, "MG3") {
 			continue
 		}
 		r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings - len(found)}

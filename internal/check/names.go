@@ -162,3 +162,18 @@ func endsIn(name string, list ...string) bool {
 	}
 	return false
 }
+
+// otherFramework reports whether a file imports another framework and nothing of PyTorch's: its tensors have no
+// graphs of ours. Figures are open there as well.
+func (f *file) otherFramework() bool {
+	other := false
+	for _, full := range f.imports {
+		switch first, _, _ := strings.Cut(full, "."); first {
+		case "torch", "lightning", "pytorch_lightning", "accelerate", "transformers", "torchvision", "fastai":
+			return false
+		case "tensorflow", "jax", "flax", "keras", "paddle", "mxnet", "mindspore", "tinygrad", "mlx":
+			other = true
+		}
+	}
+	return other
+}

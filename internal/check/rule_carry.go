@@ -59,14 +59,23 @@ func (f *file) carries(c *class, fn *function, name string, b binding, buffers m
 // reset_state().
 func (f *file) begunAnew(c *class, name string) bool {
 	return slices.ContainsFunc(f.attrsOf(c, strings.TrimSuffix(name, "[]")), func(b binding) bool {
-		return b.kind == "=" && !constructor(f.function(b.at).name) && !f.oldIn(b.value, name, b) &&
+		return b.kind == "=" && !constructor(f.function(b.at).name) &&
 			!f.joinedLocal(f.function(b.at), name, b).ok() && !f.namesOld(b.value, name)
 	})
 }
 
 // namesOld reports whether an expression has an attribute's old value in it.
 func (f *file) namesOld(n node, name string) bool {
-	return n.any(func(at node) bool { return at.is("attribute") && f.plain(at) == strings.TrimSuffix(name, "[]") })
+	names := false
+	n.all(func(at node) bool {
+		if at.is("call") {
+			maker := last(f.dotted(at.field("function")))
+			return !makers[maker] && !toDetached[maker]
+		}
+		names = names || at.is("attribute") && f.plain(at) == strings.TrimSuffix(name, "[]")
+		return !names
+	})
+	return names
 }
 
 // keepsIf reports whether a place runs only for generation: if use_cache, if not self.training.

@@ -91,10 +91,11 @@ func (f *file) rowsInInit(k *class, init *function, loader call, r *reporter) {
 	for _, g := range f.growthsOf(init) {
 		h, ok := f.holderOf(g.into)
 		attr, of := strings.CutPrefix(h.name, "self.")
-		if !ok || !of || len(f.loops(g.at)) == 0 || !f.isRow(init, g.value, 0) || !f.indexed(k, attr) {
+		if !ok || !of || len(f.loops(g.at)) == 0 || endsIn(f.dotted(g.at.field("function")), "extend") ||
+			!f.isRow(init, g.value, 0) || !f.indexed(k, attr) {
 			continue
 		}
-		r.report(g.at, fmt.Sprintf("%s holds a Python object for each row: every worker's reads count references, which "+
+		r.report(g.at, fmt.Sprintf("%s holds a Python object for each row: every worker's reads count references, "+
 			"which copies their pages", quote(h.name)),
 			"keep the columns in arrays or tensors (numpy, pyarrow), or read rows from disk", held(h.name),
 			with(loader.node))
@@ -313,7 +314,7 @@ func cycleLoader(f *file, r *reporter) {
 		over := c.arg(0)
 		name := f.plain(over)
 		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") ||
-			loaderName.MatchString(name)
+			strings.Contains(strings.ToLower(last(name)), "loader")
 		for _, b := range f.index.bound[name] {
 			if v := b.value.bare(); v.is("call") {
 				isLoader = isLoader || endsIn(f.dotted(v.field("function")), "DataLoader")

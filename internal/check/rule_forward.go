@@ -82,12 +82,15 @@ func (f *file) fromParams(fn *function, n node) bool {
 	}
 	given := set(fn.params[1:]...)
 	for _, name := range f.names(n) {
-		if given[name] && name != "name" && name != "idx" {
+		if given[name] && !textName.MatchString(name) {
 			return true
 		}
 	}
 	return false
 }
+
+// textName are parameters that are no tensors.
+var textName = regexp.MustCompile(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
 
 // onlyTheEnd finds lists that grow by a tensor a step and of which only the newest items are ever read (MG121).
 func onlyTheEnd(f *file, r *reporter) {

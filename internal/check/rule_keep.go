@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -329,6 +330,9 @@ func graphInContainer(f *file, r *reporter) {
 			continue
 		}
 		loop := f.holderLoop(h, g.at)
+		if f.oneStep(h, g.at) {
+			continue
+		}
 		if h.attr && !loop.ok() && fn.hasBack && value >= strong {
 			loop = fn.node // a method that makes one step
 		}
@@ -345,6 +349,14 @@ func graphInContainer(f *file, r *reporter) {
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
 			"keep "+clip(g.value.text())+".item() or .detach(), or run this under torch.no_grad()", o...)
 	}
+}
+
+// oneStep reports whether a loop over batches around a place makes the container anew: it holds one step.
+func (f *file) oneStep(h holder, n node) bool {
+	return slices.ContainsFunc(f.loops(n), func(l node) bool {
+		return len(h.madeIn(l)) > 0 && l.is("for_statement") && loaderName.MatchString(l.field("right").text()) &&
+			slices.ContainsFunc(h.madeIn(l), func(b binding) bool { return b.kind == "=" && !b.target.is("subscript") })
+	})
 }
 
 // holderLoop is the innermost loop over steps around a place in which the container isn't made.

@@ -296,6 +296,9 @@ func (f *file) findKind(loop node) loopKind {
 		return otherLoop
 	}
 	over, target := loop.field("right").text(), loop.field("left").text()
+	if loop.field("right").is("list", "tuple") { // for device in ["cpu", "cuda"]
+		return otherLoop
+	}
 	if loaderName.MatchString(over) {
 		return stepLoop
 	}
@@ -318,7 +321,7 @@ func (f *file) findKind(loop node) loopKind {
 
 // parts are what a loop may go over that trains each of them once: critics and their optimizers.
 var parts = regexp.MustCompile(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
-	`discriminators|learners|players|modules|members)`)
+	`discriminators|losses|learners|players|modules|members)`)
 
 // trains reports whether the loop's own body updates weights.
 func (f *file) trains(loop node) bool {
