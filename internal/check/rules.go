@@ -29,6 +29,9 @@ type Rule struct {
 // NoReason is the finding about a suppression that gives no reason.
 const NoReason = "MG100"
 
+// Unused is the finding about a suppression that silences nothing.
+const Unused = "MG001"
+
 // Unreadable is the finding about a file that can't be read.
 const Unreadable = "MG000"
 
@@ -36,6 +39,7 @@ const Unreadable = "MG000"
 var Rules = sync.OnceValue(func() []Rule {
 	return []Rule{
 		{Unreadable, "unreadable-file", Error, nil},
+		{Unused, "unused-suppression", Note, nil},
 		{NoReason, "ignore-without-reason", Note, nil},
 		// tensors and graphs that are kept
 		{"MG101", "loss-summed-with-graph", Error, sums},
