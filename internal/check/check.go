@@ -144,8 +144,9 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 	}
 	done := f.within(f.read)
 	foreign := done && f.otherFramework()
+	test := done && f.unitTest()
 	for _, rule := range Rules() {
-		if !done || rule.find == nil || !rules.Has(rule) || foreign && !strings.HasPrefix(rule.ID, "MG3") {
+		if !done || test || rule.find == nil || !rules.Has(rule) || foreign && !strings.HasPrefix(rule.ID, "MG3") {
 			continue
 		}
 		r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings - len(found)}

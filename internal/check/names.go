@@ -163,6 +163,16 @@ func endsIn(name string, list ...string) bool {
 	return false
 }
 
+// unitTest reports whether a file is a test of pytest's or unittest's: it ends soon, and records calls on purpose.
+func (f *file) unitTest() bool {
+	for _, full := range f.imports {
+		if first, _, _ := strings.Cut(full, "."); first == "pytest" || first == "unittest" {
+			return true
+		}
+	}
+	return false
+}
+
 // otherFramework reports whether a file imports another framework and nothing of PyTorch's: its tensors have no
 // graphs of ours. Figures are open there as well.
 func (f *file) otherFramework() bool {

@@ -208,6 +208,42 @@ for device in ["cpu", "cuda"]:
     model.to(device)
     model(x.to(device)).sum().backward()
     optimizer.step()
+-- MG120 features until the hook is removed --
+import torch
+kept = []
+handle = layer.register_forward_hook(lambda m, i, o: kept.append(o.detach()))
+with torch.no_grad():
+    for at in range(0, 640, 64):
+        model(tokens[at:at + 64])
+handle.remove()
+features = torch.cat(kept)
+-- MG120 sizes of what passes --
+import torch
+class Recorder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths = []
+    def forward(self, x):
+        self.lengths.append(x.shape[1])
+        return x
+-- MG120 a test's spy --
+import pytest
+import torch
+class Spy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+    def forward(self, x):
+        self.calls.append(x.detach())
+        return x
+-- MG122 numbers of a mean --
+import numpy as np
+import torch
+def predict(models, loader):
+    means = []
+    for x in loader:
+        mean = np.mean([m(x).detach().numpy() for m in models], axis=0)
+        means.append(mean)
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):

@@ -42,7 +42,8 @@ func (f *file) collects(h holder, hook *function) bool {
 func (f *file) keptByLambda(g growth, r *reporter) {
 	lambda := g.at.parent()
 	c := call{lambda.up("call"), ""}
-	if !c.ok() || !hookMaker[last(f.dotted(c.field("function")))] || !lambda.inside(c.field("arguments")) {
+	if !c.ok() || f.removesHooks(f.function(g.at)) || !hookMaker[last(f.dotted(c.field("function")))] ||
+		!lambda.inside(c.field("arguments")) {
 		return
 	}
 	given := set()
@@ -157,6 +158,10 @@ func isNumber(f *file, n node) bool {
 	}
 	if n.is("list_comprehension") {
 		return false
+	}
+	if b, ok := f.latest(f.function(n), n.text(), n); n.is("identifier") && ok && b.value.is("call") &&
+		endsIn(f.dotted(b.value.field("function")), "numpy.mean", "np.mean", "numpy.sum", "np.sum") {
+		return true
 	}
 	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] ||
 		toDetached[last(f.dotted(n.field("function")))]) {

@@ -63,7 +63,7 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG119", "big-result-kept-past-epoch", Note, resultPastEpoch},
 		{"MG120", "activations-kept-each-forward", Error, activationsKept},
 		{"MG121", "only-the-end-is-read", Warning, onlyTheEnd},
-		{"MG122", "kept-and-never-read", Error, neverRead},
+		{"MG122", "kept-and-never-read", Warning, neverRead},
 		{"MG123", "state-updated-with-graph", Warning, carriedAttribute},
 		{"MG124", "graphs-never-cleared", Error, neverCleared},
 		{"MG125", "batches-kept", Warning, batchesKept},

@@ -234,7 +234,8 @@ func (f *file) gradeSubscript(n node) (g grade) {
 	default:
 		g = f.grade(n.field("value"))
 	}
-	if g == scalar && unquoted(n.field("subscript")) == "" {
+	if g == scalar && unquoted(n.field("subscript")) == "" &&
+		!(n.field("value").is("attribute") && flatPart[n.field("value").field("attribute").text()]) {
 		return unknown
 	}
 	return g
