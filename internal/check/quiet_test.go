@@ -244,6 +244,48 @@ def predict(models, loader):
     for x in loader:
         mean = np.mean([m(x).detach().numpy() for m in models], axis=0)
         means.append(mean)
+-- MG101 begun in the same step --
+import torch
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def training_step(self, batch, batch_idx):
+        self.total = 0.0
+        loss = torch.nn.functional.mse_loss(self(batch[0]), batch[1])
+        self.total += loss
+        return loss
+-- MG102 losses made numbers --
+import torch
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.history = {"a": []}
+    def training_step(self, batch, batch_idx):
+        losses = list(map(float, [self(batch).mean().detach()]))
+        for name, loss_val in zip(self.names, losses):
+            self.history[name].append(loss_val)
+-- MG113 numbers of a column --
+import torch
+def score(model, loader):
+    scores = []
+    for x, y in loader:
+        probs = model(x).softmax(1).detach().numpy()
+        scores.extend(probs[:, 1])
+    return scores
+-- MG117 a model that sees to it --
+import torch
+def main(model, dataloader):
+    model.eval()
+    for data in dataloader:
+        yield model(data, mode="inference").cpu()
+-- MG301 in the first round --
+import matplotlib.pyplot as plt
+import torch
+for step, x in enumerate(loader):
+    if step == 0:
+        fig, ax = plt.subplots()
+        ax.imshow(x)
+        fig.savefig("first.png")
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):

@@ -93,7 +93,8 @@ func figureOpen(f *file, r *reporter) {
 		fn := f.function(fig.node)
 		loops := f.loops(fig.node)
 		again := len(loops) > 0 || fn.hook() || fn.epochEnd() || f.calledInLoop(fn)
-		if !again || f.closes(fn, fig) || f.noPyplotState(fn) || f.leavesAtOnce(loops) || !f.saves(fn, fig) {
+		if !again || f.closes(fn, fig) || f.noPyplotState(fn) || f.leavesAtOnce(loops) || f.firstOnly(fig.node) ||
+			!f.saves(fn, fig) {
 			continue
 		}
 		what := fig.name
@@ -114,6 +115,19 @@ func figureOpen(f *file, r *reporter) {
 // saves reports whether a figure is written to a file: others are for a notebook's or a gallery's eyes.
 func (f *file) saves(fn *function, fig figure) bool {
 	return len(fn.calls["savefig"]) > 0 || fn.hook() || fn.epochEnd() || f.stepLoopOf(fig.node).ok() && fn.hasBack
+}
+
+// firstOnly reports whether a place runs in one round of its loop: under if step == 0.
+func (f *file) firstOnly(n node) bool {
+	for at := n.parent(); at.ok() && !at.is("for_statement", "while_statement",
+		"function_definition"); at = at.parent() {
+		cond := at.field("condition")
+		if at.is("if_statement") && cond.is("comparison_operator") && cond.child().is("identifier") &&
+			strings.Contains(cond.text(), "==") && cond.lastChild().is("integer") {
+			return true
+		}
+	}
+	return false
 }
 
 // leavesAtOnce reports whether the innermost loop ends with its first round.
@@ -158,7 +172,8 @@ func (f *file) closeFix(fn *function, fig figure) []Edit {
 func plotsEveryEpoch(f *file, r *reporter) {
 	for _, fig := range f.figures() {
 		fn := f.function(fig.node)
-		if !fn.epochEnd() || f.conditional(fig.node) || f.returnsEarly(fn, fig.node) {
+		if !fn.epochEnd() || len(fn.calls["clear_output"]) > 0 || f.conditional(fig.node) || f.returnsEarly(fn,
+			fig.node) {
 			continue
 		}
 		r.report(fig.call.node, fn.name+"() draws after every epoch: time, memory and files that nobody looks at",

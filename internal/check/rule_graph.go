@@ -400,7 +400,8 @@ func viewKept(f *file, r *reporter) {
 			""}).receiver().ok() {
 			v = call{v, ""}.receiver()
 		}
-		if !v.is("subscript") || !f.stepLoopOf(g.at).ok() || !g.at.is("call") || !isView(v) {
+		if endsIn(f.dotted(g.at.field("function")), "extend") || !v.is("subscript") || !f.stepLoopOf(g.at).ok() ||
+			!g.at.is("call") || !isView(v) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
@@ -512,6 +513,9 @@ func evalWithGradients(f *file, r *reporter) {
 				continue
 			}
 			loop := f.stepLoopOf(m.node)
+			if unquoted(m.keyword("mode")) == "inference" { // the model sees to it
+				continue
+			}
 			if !loop.ok() || !loaderName.MatchString(loop.field("right").text()) {
 				continue
 			}

@@ -185,7 +185,7 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	loop := f.growsIn(fn, name, b.at)
 	step := strings.HasPrefix(name, "self.") && (fn.hook() || fn.hasBack && len(f.loops(b.at)) == 0 &&
 		f.calledInLoop(fn))
-	if !loop.ok() && !step || fn.name == "forward" {
+	if !loop.ok() && (!step || f.begunIn(fn, name, b)) || fn.name == "forward" {
 		return
 	}
 	value := f.summand(name, added, b)
@@ -209,6 +209,16 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
 		quote(b.target.text())),
 		"add "+clip(value.text())+".item(), or .detach() to stay on the device", o...)
+}
+
+// begunIn reports whether a function gives a total a first value before it adds to it: it holds one step.
+func (f *file) begunIn(fn *function, name string, b binding) bool {
+	for _, first := range fn.bindings[name] {
+		if f.spend(1); first.kind == "=" && first.at.end() <= b.at.start() && !f.oldIn(first.value, name, first) {
+			return !f.conditional(first.at)
+		}
+	}
+	return false
 }
 
 // summand is the part of an addition that is not the old value.

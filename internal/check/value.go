@@ -316,6 +316,8 @@ func (f *file) gradeCall(c call) grade {
 	switch {
 	case !on.ok() && builtinScalar[name], on.ok() && toScalar[name]:
 		return scalar
+	case name == "map" && !on.ok() && builtinScalar[c.arg(0).text()]: // map(float, losses)
+		return scalar
 	case on.ok() && toDetached[name]:
 		return detached
 	case pureNumber[name] && !on.ok(), name == "list", name == "tuple", name == "dict":
