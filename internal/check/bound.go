@@ -166,7 +166,11 @@ func (f *file) holding(h holder) *holding {
 	}
 	w := &holding{}
 	var outer node
-	for _, n := range f.index.uses[last(h.name)] {
+	uses := f.index.uses[last(h.name)]
+	if !h.attr && h.scope != nil && !h.scope.is("module") { // a function's own name means nothing outside of it
+		uses = between(uses, h.scope.node, func(n node) node { return n })
+	}
+	for _, n := range uses {
 		if !f.means(h, n) {
 			continue
 		}
