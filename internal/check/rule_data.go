@@ -434,7 +434,7 @@ func (f *file) producerLoop(c call) node {
 	return node{}
 }
 
-var dataName = regexp.MustCompile(`(?i)(dataset|sampler|data|_data)`)
+var dataName = regexp.MustCompile(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
 
 // startOf is the call that starts a function in a thread or a process: Thread(target=fn).
 func (f *file) startOf(fn *function) node {
