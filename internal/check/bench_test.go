@@ -12,7 +12,7 @@ func BenchmarkFiles(b *testing.B) {
 	if dir == "" {
 		b.Skip("CHECK_BENCH names no directory")
 	}
-	files, err := Config{}.Files([]string{dir})
+	files, _, err := Config{}.Files([]string{dir})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -35,6 +35,10 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 		}
 		return h, len(h.made) > 0
 	}
+	if n.is("attribute") {
+		h.attr, h.made = true, f.attrOf(n)
+		return h, len(h.made) > 0
+	}
 	if !n.is("identifier") {
 		return h, false
 	}
@@ -49,6 +53,24 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 		}
 	}
 	return h, false
+}
+
+// attrOf are the places where another object's attribute is made: policy.log_probs, in the one class that has it.
+func (f *file) attrOf(n node) (made []binding) {
+	name := "self." + n.field("attribute").text()
+	if !n.field("object").is("identifier") {
+		return nil
+	}
+	for _, c := range f.classes {
+		f.spend(1)
+		if list := f.attrsOf(c, name); len(list) > 0 {
+			if made != nil {
+				return nil
+			}
+			made = list
+		}
+	}
+	return made
 }
 
 // bodyOf are the bindings of a name in a class's own body: all objects share it.
@@ -144,11 +166,15 @@ func (f *file) holding(h holder) *holding {
 	}
 	w := &holding{}
 	var outer node
-	for _, n := range f.index.uses[last(h.name)] {
+	uses := f.index.uses[last(h.name)]
+	if !h.attr && h.scope != nil && !h.scope.is("module") { // a function's own name means nothing outside of it
+		uses = between(uses, h.scope.node, func(n node) node { return n })
+	}
+	for _, n := range uses {
 		if !f.means(h, n) {
 			continue
 		}
-		if !n.parent().is("keyword_argument") && !(outer.ok() && n.inside(outer)) {
+		if !f.isKeyword(n) && !(outer.ok() && n.inside(outer)) {
 			outer = n
 			w.uses = append(w.uses, n)
 			w.lossUse = w.lossUse || f.lossUse(n)
@@ -159,6 +185,11 @@ func (f *file) holding(h holder) *holding {
 	}
 	f.index.holders[key] = w
 	return w
+}
+
+// isKeyword reports whether a node is the name of a keyword argument, not its value.
+func (f *file) isKeyword(n node) bool {
+	return n.parent().is("keyword_argument") && n.cell().field == f.g.fields["name"]
 }
 
 // addUse notes what is done to the container, or to an item of it, at a place that names it.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,7 +62,7 @@ func inspect(path string, data []byte, rules Selection) (inspection, error) {
 	}
 	if rule, _ := Find(Unreadable); rules.Has(rule) {
 		if why != "" {
-			found = append(found, unread(path, "can be checked only in part, and --fix leaves it alone: "+why))
+			found = append(found, unreadable(path, "can be checked only in part, and --fix leaves it alone: "+why))
 		}
 		if wrong != nil {
 			found = append([]Finding{src.unparsed(wrong)}, found...)
@@ -82,7 +81,7 @@ func (s *source) fault() *fault {
 
 // unparsed is the finding about a text that is no Python.
 func (s *source) unparsed(wrong *fault) Finding {
-	found := unread(s.path, "does not parse: "+wrong.what)
+	found := unreadable(s.path, "does not parse: "+wrong.what)
 	found.at = wrong.at
 	_, found.Line, found.Col = s.position(wrong.at)
 	found.EndLine, found.EndCol, found.Lines = found.Line, found.Col+1, []int{found.Line}
@@ -106,7 +105,7 @@ func Read(path string, rules Selection) ([]Finding, []byte) {
 	if !rules.Has(rule) {
 		return nil, nil
 	}
-	return []Finding{unread(path, fmt.Sprintf("can't be checked: %v", err))}, nil
+	return []Finding{unreadable(path, fmt.Sprintf("can't be checked: %v", err))}, nil
 }
 
 // MaxWeight is what files that are read at the same time may weigh together: a byte of source takes up to 350 of
@@ -122,8 +121,8 @@ func Weight(path string) int64 {
 	return min(max(info.Size(), 0), MaxWeight)
 }
 
-// unread is the finding that says that a file was not read, or in part only.
-func unread(path, message string) Finding {
+// unreadable is the finding that says that a file was not read, or in part only.
+func unreadable(path, message string) Finding {
 	rule, _ := Find(Unreadable)
 	return Finding{Rule: rule, Path: path, Line: 1, Col: 1, EndLine: 1, EndCol: 1, Lines: []int{1}, Message: message,
 		Hint: "name it under exclude in [tool.memgauge.check] if it is meant to be so"}
@@ -159,8 +158,10 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 		why = fmt.Sprintf("what lies below %d levels of nesting is not read", maxDepth)
 	}
 	done := f.within(f.read)
+	foreign := done && f.otherFramework()
+	test := done && f.unitTest()
 	for _, rule := range Rules() {
-		if !done || rule.find == nil || !rules.Has(rule) {
+		if !done || test || rule.find == nil || !rules.Has(rule) || foreign && !strings.HasPrefix(rule.ID, "MG3") {
 			continue
 		}
 		r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings - len(found)}
@@ -171,7 +172,7 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 		why = fmt.Sprintf("cut short after %d steps or %d findings, more than source that people write needs",
 			stepsFor(len(f.src.text)), maxFindings)
 	}
-	found = f.src.pragmas(f, withoutDoubles(found), rules)
+	found = f.silence(withoutDoubles(found), rules, done)
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Rule.ID, b.Rule.ID))
 	})
@@ -179,8 +180,9 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 }
 
 // kin are rules that may find the same mistake at the same place: the earlier one of a row speaks.
-var kin = [][]string{{"MG102", "MG103", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"}, {"MG301",
-	"MG302"}}
+var kin = [][]string{{"MG102", "MG103", "MG124", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"},
+	{"MG301",
+		"MG302"}}
 
 // withoutDoubles leaves one finding a place among rules that say the same.
 func withoutDoubles(found []Finding) []Finding {
@@ -204,45 +206,4 @@ func withoutDoubles(found []Finding) []Finding {
 		of(f, func(p place, i int) { double = double || first[p] < i })
 		return double
 	})
-}
-
-// pragma is a comment that silences findings of its line: # memgauge: ignore[MG101] reason.
-var pragma = regexp.MustCompile(`#\s*memgauge:\s*ignore\[([^\]\n]*)\]\s*([^\n]*)`)
-
-// pragmas takes out what a comment silences, and asks those that give no reason for one.
-func (s *source) pragmas(f *file, found []Finding, rules Selection) []Finding {
-	if !bytes.Contains(s.text, []byte("memgauge:")) {
-		return found
-	}
-	rule, _ := Find(NoReason)
-	r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings}
-	silenced := map[string][]int{} // lines by rule, in the order of the text
-	for _, n := range f.comments {
-		m := pragma.FindStringSubmatch(f.tree.src[n.start():n.end()])
-		if m == nil {
-			continue
-		}
-		for _, id := range ids(m[1][:min(len(m[1]), maxLine)]) {
-			silenced[id] = append(silenced[id], s.line(n.start()))
-		}
-		if m[2] == "" && rules.Has(rule) && len(r.list) < r.room {
-			r.report(n, "a finding is silenced without a reason",
-				"write it behind the bracket: # memgauge: ignore["+m[1][:min(len(m[1]), maxLine)]+"] why it is not a leak")
-		}
-	}
-	found = slices.DeleteFunc(found, func(f Finding) bool { return s.covered(silenced[f.Rule.ID], f) })
-	return append(found, r.list...)
-}
-
-// covered reports whether one of the lines with a comment speaks of a finding: it is one of the finding's, or its
-// comment stands alone above them.
-func (s *source) covered(lines []int, f Finding) bool {
-	first := s.line(f.at)
-	last := first + f.EndLine - f.Line
-	_, above := slices.BinarySearch(lines, first-1)
-	if above && strings.HasPrefix(strings.TrimSpace(s.lineAt(first-1)), "#") {
-		return true
-	}
-	i, _ := slices.BinarySearch(lines, first)
-	return i < len(lines) && lines[i] <= last
 }

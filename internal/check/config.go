@@ -21,6 +21,7 @@ type Config struct {
 	Select         []string            `toml:"select"`
 	Ignore         []string            `toml:"ignore"`
 	Exclude        []string            `toml:"exclude"`
+	ForceExclude   bool                `toml:"force-exclude"` // of files that are named themselves, too
 	PerFileIgnores map[string][]string `toml:"per-file-ignores"`
 	Dir            string              `toml:"-"` // where the file lies: what patterns are relative to
 	Foreign        []string            `toml:"-"` // files that were left out, since a stranger may have put them there
@@ -57,7 +58,7 @@ func ReadConfig(dir string) (Config, error) {
 			c, there, err := ParseConfig(data)
 			if err != nil {
 				return c, remedy.Add(fmt.Errorf("%s: %w", path, err),
-					"[tool.memgauge.check] takes select, ignore, exclude and per-file-ignores")
+					"[tool.memgauge.check] takes select, ignore, exclude, force-exclude and per-file-ignores")
 			}
 			if there {
 				c.Dir, c.Foreign = dir, foreign
@@ -116,6 +117,11 @@ func ParseConfig(data []byte) (c Config, there bool, err error) {
 			return c, true, fmt.Errorf("[tool.memgauge.check] has no setting %q", name)
 		}
 	}
+	for _, names := range c.PerFileIgnores {
+		if err := (Selection{Ignore: names}).Check(); err != nil {
+			return c, true, fmt.Errorf("per-file-ignores: %w", err)
+		}
+	}
 	return c, true, Selection{c.Select, c.Ignore}.Check()
 }
 
@@ -124,16 +130,19 @@ var excluded = map[string]bool{".git": true, ".hg": true, ".venv": true, "venv":
 	"__pycache__": true, "site-packages": true, ".tox": true, ".nox": true, ".ipynb_checkpoints": true, ".eggs": true}
 
 // Files lists what is to be checked below the paths: *.py and *.ipynb, in order; a file that is named itself whatever
-// its name is.
-func (c Config) Files(paths []string) (files []string, err error) {
+// its name is. unread are findings about directories that may not be read.
+func (c Config) Files(paths []string) (files []string, unread []Finding, err error) {
 	seen := map[string]bool{}
 	for _, root := range paths {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil && path == root:
 				return err
-			case err != nil:
-				return nil // a directory that may not be read: others may
+			case err != nil: // a directory that may not be read: others may
+				unread = append(unread, unreadable(path, fmt.Sprintf("can't be checked: %v", err)))
+				return nil
+			case path == root && c.ForceExclude && c.excludes(path):
+				return nil
 			case d.IsDir():
 				if path != root && (excluded[d.Name()] || c.excludes(path)) {
 					return fs.SkipDir
@@ -147,16 +156,19 @@ func (c Config) Files(paths []string) (files []string, err error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return files, nil
+	return files, unread, nil
 }
 
 func isCode(path string) bool {
 	ext := filepath.Ext(path)
 	return ext == ".py" || ext == ".ipynb"
 }
+
+// Excludes reports whether a pattern of exclude means a file.
+func (c Config) Excludes(path string) bool { return c.excludes(path) }
 
 func (c Config) excludes(path string) bool {
 	for _, p := range c.Exclude {

@@ -22,7 +22,7 @@ func sources(t *testing.T) (list []string) {
 		wrong, right := r.Examples()
 		list = append(list, append(wrong, right...)...)
 	}
-	for _, pattern := range []string{"check/corpus/pairs/*.txtar", "accuracy/corpus/programs/*.py",
+	for _, pattern := range []string{"check/corpus/*/*.txtar", "accuracy/corpus/programs/*.py",
 		"accuracy/corpus/hard/programs/*.py"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "test", pattern))
 		if err != nil || len(files) == 0 {

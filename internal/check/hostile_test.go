@@ -206,7 +206,7 @@ func TestHostileFiles(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	files, err := Config{}.Files([]string{dir})
+	files, _, err := Config{}.Files([]string{dir})
 	if want := []string{path("good.py"), path("sparse.py")}; err != nil || !slices.Equal(files, want) {
 		t.Errorf("%v, %v", files, err)
 	}

@@ -89,6 +89,7 @@ type index struct {
 	runs     map[int32]bool
 	limits   map[*class]bool
 	cuda     map[*function][]call
+	resolved map[int32][]*function // by call
 }
 
 func (f *file) makeIndex() {
@@ -99,7 +100,7 @@ func (f *file) makeIndex() {
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
 		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, modules: map[string]bool{},
 		asked: map[*function]map[string]bool{}, runs: map[int32]bool{},
-		limits: map[*class]bool{}, cuda: map[*function][]call{},
+		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{},
 		on: map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index
 	for _, fn := range f.funcs {
@@ -153,7 +154,8 @@ func (f *file) indexCalls() {
 	for _, c := range f.byName["detach_"] {
 		x.detached[f.plain(c.receiver())] = true
 	}
-	for _, name := range []string{"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"} {
+	for _, name := range []string{"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+		"register_hook", "register_backward_hook", "register_post_accumulate_grad_hook"} {
 		for _, c := range f.byName[name] {
 			hook := c.arg(0).bare()
 			if hook.is("call") {

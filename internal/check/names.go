@@ -162,3 +162,28 @@ func endsIn(name string, list ...string) bool {
 	}
 	return false
 }
+
+// unitTest reports whether a file is a test of pytest's or unittest's: it ends soon, and records calls on purpose.
+func (f *file) unitTest() bool {
+	for _, full := range f.imports {
+		if first, _, _ := strings.Cut(full, "."); first == "pytest" || first == "unittest" {
+			return true
+		}
+	}
+	return false
+}
+
+// otherFramework reports whether a file imports another framework and nothing of PyTorch's: its tensors have no
+// graphs of ours. Figures are open there as well.
+func (f *file) otherFramework() bool {
+	other := false
+	for _, full := range f.imports {
+		switch first, _, _ := strings.Cut(full, "."); first {
+		case "torch", "lightning", "pytorch_lightning", "accelerate", "transformers", "torchvision", "fastai":
+			return false
+		case "tensorflow", "jax", "flax", "keras", "paddle", "mxnet", "mindspore", "tinygrad", "mlx":
+			other = true
+		}
+	}
+	return other
+}

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,7 +47,7 @@ func (f *file) datasetOf(c call) *class {
 }
 
 // workers is how many workers a loader has, where that is a number; -1 unknown.
-func workers(c call) int { return number(c.keyword("num_workers")) }
+func (f *file) workers(c call) int { return number(f.option(c, "num_workers")) }
 
 func number(n node) int {
 	if !n.is("integer") {
@@ -63,18 +64,19 @@ func number(n node) int {
 func objectsInDataset(f *file, r *reporter) {
 	for _, c := range f.loaders() {
 		k := f.datasetOf(c)
-		if w := c.keyword("num_workers"); k == nil || !w.ok() || workers(c) == 0 {
+		if w := f.option(c, "num_workers"); k == nil || !w.ok() || f.workers(c) == 0 {
 			continue
 		}
 		init := k.methods["__init__"]
 		if init == nil {
 			continue
 		}
+		f.rowsInInit(k, init, c, r)
 		for _, name := range init.names {
 			for _, b := range init.bindings[name] {
 				if attr, of := strings.CutPrefix(name, "self."); of && b.kind == "=" && f.manyObjects(b.value) &&
 					f.indexed(k, attr) {
-					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, which "+
+					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, "+
 						"copies their pages", quote(name)),
 						"keep the records in an array or a tensor (numpy, pyarrow), or read them from "+
 							"disk", held(name), with(c.node))
@@ -82,6 +84,87 @@ func objectsInDataset(f *file, r *reporter) {
 			}
 		}
 	}
+}
+
+// rowsInInit finds rows that a dataset's __init__ appends one by one: dicts, lists, tuples with such in them.
+func (f *file) rowsInInit(k *class, init *function, loader call, r *reporter) {
+	for _, g := range f.growthsOf(init) {
+		h, ok := f.holderOf(g.into)
+		attr, of := strings.CutPrefix(h.name, "self.")
+		if !ok || !of || len(f.loops(g.at)) == 0 || endsIn(f.dotted(g.at.field("function")), "extend") ||
+			!f.isRow(init, g.value, 0) || !f.indexed(k, attr) {
+			continue
+		}
+		r.report(g.at, fmt.Sprintf("%s holds a Python object for each row: every worker's reads count references, "+
+			"which copies their pages", quote(h.name)),
+			"keep the columns in arrays or tensors (numpy, pyarrow), or read rows from disk", held(h.name),
+			with(loader.node))
+	}
+}
+
+// isRow reports whether a value is a dict, a list, or a tuple with one of them in it.
+func (f *file) isRow(fn *function, n node, depth int) bool {
+	n = n.bare()
+	switch n.kind() {
+	case "dictionary", "list", "list_comprehension", "dictionary_comprehension":
+		return true
+	case "tuple":
+		return slices.ContainsFunc(n.children(), func(c node) bool { return f.isRow(fn, c, depth+1) })
+	case "call":
+		return endsIn(f.dotted(n.field("function")), "dict", "json.loads")
+	case "identifier":
+		b, ok := f.latest(fn, n.text(), n)
+		return ok && b.kind == "=" && len(b.path) == 0 && depth < maxTensorDepth && f.isRow(fn, b.value, depth+1)
+	}
+	return false
+}
+
+// option is what a call is given by a keyword, also in a dict that it spreads: DataLoader(data, **options).
+func (f *file) option(c call, name string) node {
+	if n := c.keyword(name); n.ok() {
+		return n
+	}
+	for _, s := range c.field("arguments").children() {
+		if s.is("dictionary_splat") {
+			if n := f.inDict(f.function(c.node), s.child(), name); n.ok() {
+				return n
+			}
+		}
+	}
+	return node{}
+}
+
+// inDict is a dict's value by its key, where the dict is written in this function or one around.
+func (f *file) inDict(fn *function, n node, key string) (value node) {
+	n = n.bare()
+	if n.is("identifier", "attribute") {
+		name := f.plain(n)
+		for ; fn != nil && len(fn.bindings[name]) == 0; fn = fn.outer {
+			f.spend(1)
+		}
+		if fn == nil {
+			return node{}
+		}
+		for _, b := range fn.bindings[name+"[]"] {
+			if b.kind == "=" && unquoted(b.target.field("subscript")) == key {
+				return b.value
+			}
+		}
+		n = fn.bindings[name][len(fn.bindings[name])-1].value.bare()
+	}
+	switch n.kind() {
+	case "dictionary":
+		for _, p := range n.children() {
+			if unquoted(p.field("key")) == key {
+				value = p.field("value")
+			}
+		}
+	case "call":
+		if c := (call{n, f.dotted(n.field("function"))}); c.name == "dict" {
+			value = c.keyword(key)
+		}
+	}
+	return value
 }
 
 // manyObjects reports whether a value is a list of dicts, or what a file of JSON or pickles holds.
@@ -163,7 +246,7 @@ func datasetGrows(f *file, r *reporter) {
 		}
 		for _, g := range f.growsInWorker(k) {
 			h, _ := f.holderOf(g.into)
-			if f.onceAKey(g, h) {
+			if f.onceAKey(g, h) || endsIn(f.dotted(g.at.field("function")), "add") && f.grade(g.value) == scalar {
 				continue // a cache that ends with the epoch: MG203 says where it doesn't
 			}
 			r.report(g.at, fmt.Sprintf("%s grows with each item: every worker has a copy of its own", quote(h.name)),
@@ -189,7 +272,7 @@ func (f *file) onceAKey(g growth, h holder) bool {
 // persistentWorkers finds loaders whose workers live on with a dataset that grows (MG203).
 func persistentWorkers(f *file, r *reporter) {
 	for _, c := range f.loaders() {
-		p := c.keyword("persistent_workers")
+		p := f.option(c, "persistent_workers")
 		if !p.ok() || p.text() == "False" {
 			continue
 		}
@@ -211,11 +294,12 @@ const mostPinned = 64
 // pinnedQueue finds loaders that pin very many batches (MG204).
 func pinnedQueue(f *file, r *reporter) {
 	for _, c := range f.loaders() {
-		w, p := workers(c), number(c.keyword("prefetch_factor"))
-		if c.keyword("pin_memory").text() != "True" || w <= 0 || p <= 2 || w*p < mostPinned {
+		prefetch, pins := f.option(c, "prefetch_factor"), f.option(c, "pin_memory")
+		w, p := f.workers(c), number(prefetch)
+		if !pins.ok() || pins.is("false", "none") || w <= 0 || p <= 2 || w*p < mostPinned {
 			continue
 		}
-		r.report(c.keyword("prefetch_factor").parent(),
+		r.report(prefetch.parent(),
 			fmt.Sprintf("up to %d batches wait in pinned memory, which no other process can have", w*p),
 			"prefetch_factor=2 is enough unless reading time varies much")
 	}
@@ -230,7 +314,7 @@ func cycleLoader(f *file, r *reporter) {
 		over := c.arg(0)
 		name := f.plain(over)
 		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") ||
-			f.fits(loaderName, name)
+			strings.Contains(strings.ToLower(last(name)), "loader")
 		for _, b := range f.index.bound[name] {
 			if v := b.value.bare(); v.is("call") {
 				isLoader = isLoader || endsIn(f.dotted(v.field("function")), "DataLoader")
@@ -310,6 +394,85 @@ func queueNeverRead(f *file, r *reporter) {
 				"give the queue a maxsize, and read it", held(name))
 		}
 	}
+}
+
+// queueUnbounded finds threads and processes that put tensors or samples into a queue without a bound, as fast as they
+// can be read (MG209).
+func queueUnbounded(f *file, r *reporter) {
+	for _, c := range f.byName["put"] {
+		fn := f.function(c.node)
+		loop := f.producerLoop(c)
+		if !loop.ok() || c.arg(0).is("none", "string", "integer", "float", "true", "false") ||
+			f.grade(c.arg(0)) == scalar {
+			continue
+		}
+		if starts := f.startOf(fn); starts.ok() {
+			if made := f.endlessQueue(c.receiver(), fn, starts); made.ok() {
+				r.report(made, fmt.Sprintf("%s has no bound, and its producer waits for nobody: samples pile up in it",
+					quote(f.plain(c.receiver()))), "give it a maxsize: put() then waits", held(f.plain(c.receiver())),
+					with(c.node))
+			}
+		}
+	}
+}
+
+// producerLoop is a loop around a put() that goes over data, or never ends, and takes nothing from another queue.
+func (f *file) producerLoop(c call) node {
+	loops := f.loops(c.node)
+	for _, l := range loops {
+		for _, get := range between(f.byName["get"], l, func(c call) node { return c.node }) {
+			if len(get.args()) == 0 || get.keyword("timeout").ok() {
+				return node{}
+			}
+		}
+	}
+	for _, l := range loops {
+		if data := l.field("right").text(); f.fits(loaderName, data) || f.fits(dataName, data) {
+			return l
+		}
+	}
+	return node{}
+}
+
+var dataName = regexp.MustCompile(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
+
+// startOf is the call that starts a function in a thread or a process: Thread(target=fn).
+func (f *file) startOf(fn *function) node {
+	for _, name := range []string{"Thread", "Process"} {
+		for _, c := range f.byName[name] {
+			if t := c.keyword("target"); t.ok() && last(f.plain(t)) == fn.name {
+				return c.node
+			}
+		}
+	}
+	return node{}
+}
+
+// endlessQueue is the call that makes a queue without a size.
+func (f *file) endlessQueue(n node, fn *function, starts node) node {
+	name := f.plain(n)
+	list := fn.bindings[name]
+	if strings.HasPrefix(name, "self.") && fn.within != nil {
+		list = f.attrsOf(fn.within, name)
+	} else if i := slices.Index(fn.params, name); i >= 0 {
+		args := call{starts, ""}.keyword("args").children()
+		if fn.class != nil {
+			i--
+		}
+		if i < 0 || i >= len(args) {
+			return node{}
+		}
+		list = f.index.bound[f.plain(args[i])]
+	}
+	for _, b := range list {
+		v := b.value.bare()
+		if v.is("call") && endsIn(f.dotted(v.field("function")), "Queue", "SimpleQueue", "LifoQueue",
+			"JoinableQueue") &&
+			len(v.field("arguments").children()) == 0 {
+			return v
+		}
+	}
+	return node{}
 }
 
 // dataframeGrows finds tables that get a row a step by copying them (MG208).

@@ -52,13 +52,17 @@ func loadOnRanks(f *file, r *reporter) {
 	}
 	for _, c := range f.byName["load"] {
 		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
-			f.rankZero(c.node) {
+			f.rankZero(c.node) || f.fits(hostData, c.up("expression_statement").text()) {
 			continue
 		}
 		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
 			`map_location="cpu", or the rank's own device`)
 	}
 }
+
+// hostData is what people save that lies in the CPU's memory: features, schedulers, vocabularies.
+var hostData = regexp.MustCompile(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
+	`buffer|stats)`)
 
 var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_process)`)
 
@@ -74,15 +78,20 @@ func (f *file) rankZero(n node) bool {
 
 // firstGPU finds ranks that all compute on the first GPU (MG403).
 func firstGPU(f *file, r *reporter) {
-	if !f.ownRanks() || len(f.byName["set_device"]) > 0 || len(f.byName["device_count"]) > 0 ||
+	if !f.ownRanks() || len(f.byName["set_device"]) > 0 ||
+		len(f.byName["device_count"]) > 0 ||
 		strings.Contains(string(f.src.text), "CUDA_VISIBLE_DEVICES") {
 		return
 	}
+	trains := len(f.byName["backward"])+len(f.byName["DistributedDataParallel"]) > 0
 	for _, name := range []string{"cuda", "to", "device"} {
 		for _, c := range f.byName[name] {
+			if !trains && !f.fits(modelCall, last(f.plain(c.receiver()))) {
+				continue // who trains may have set the device
+			}
 			arg := strings.Trim(c.arg(0).text(), `"'`)
 			if name == "cuda" && c.receiver().ok() && len(c.args()) == 0 && c.name != "torch.cuda" ||
-				name != "cuda" && (arg == "cuda" || arg == "cuda:0") {
+				name != "cuda" && len(c.args()) == 1 && len(c.values()) == 0 && (arg == "cuda" || arg == "cuda:0") {
 				r.report(c.node, "without torch.cuda.set_device every rank puts this on the first GPU",
 					"torch.cuda.set_device(local_rank) before anything uses CUDA")
 				return

@@ -8,8 +8,9 @@ import (
 // figure is a call that makes a figure, and the name that it gets.
 type figure struct {
 	call
-	name string // "" for the current one
-	stmt node
+	name   string // "" for the current one
+	stmt   node
+	pyplot string // the name under which the file knows pyplot
 }
 
 // figures are the calls of pyplot that make one.
@@ -19,7 +20,7 @@ func (f *file) figures() (list []figure) {
 			if !strings.HasPrefix(c.name, "matplotlib.pyplot.") && !strings.HasPrefix(c.name, "plt.") {
 				continue
 			}
-			fig := figure{c, "", c.node}
+			fig := figure{c, "", c.node, c.receiver().text()}
 			if p := c.parent(); p.is("assignment") {
 				left := p.field("left")
 				if left.is("pattern_list", "tuple_pattern") {
@@ -31,6 +32,23 @@ func (f *file) figures() (list []figure) {
 				continue // one figure by its number or name: made once
 			}
 			list = append(list, fig)
+			if fig.name != "" {
+				list = append(list, f.figuresOf(fig)...)
+			}
+		}
+	}
+	return list
+}
+
+// figuresOf are the calls of a helper that returns a figure of its own making.
+func (f *file) figuresOf(fig figure) (list []figure) {
+	fn := f.function(fig.node)
+	if !slices.ContainsFunc(fn.returns, func(r node) bool { return r.bare().text() == fig.name }) {
+		return nil
+	}
+	for _, c := range f.callers(fn) {
+		if p := c.parent(); p.is("assignment") && p.field("left").is("identifier") {
+			list = append(list, figure{c, f.plain(p.field("left")), p, fig.pyplot})
 		}
 	}
 	return list
@@ -75,7 +93,8 @@ func figureOpen(f *file, r *reporter) {
 		fn := f.function(fig.node)
 		loops := f.loops(fig.node)
 		again := len(loops) > 0 || fn.hook() || fn.epochEnd() || f.calledInLoop(fn)
-		if !again || f.closes(fn, fig) || f.noPyplotState(fn) {
+		if !again || f.closes(fn, fig) || f.noPyplotState(fn) || f.leavesAtOnce(loops) || f.firstOnly(fig.node) ||
+			!f.saves(fn, fig) {
 			continue
 		}
 		what := fig.name
@@ -89,16 +108,37 @@ func figureOpen(f *file, r *reporter) {
 			o = append(o, fixed(e...))
 		}
 		r.report(fig.call.node, what+" is never closed: pyplot keeps every figure until plt.close()",
-			"call "+f.pyplot(fig)+".close("+fig.name+") when it is saved", o...)
+			"call "+fig.pyplot+".close("+fig.name+") when it is saved", o...)
 	}
 }
 
-// pyplot is the name under which the file knows pyplot.
-func (f *file) pyplot(fig figure) string { return fig.receiver().text() }
+// saves reports whether a figure is written to a file: others are for a notebook's or a gallery's eyes.
+func (f *file) saves(fn *function, fig figure) bool {
+	return len(fn.calls["savefig"]) > 0 || fn.hook() || fn.epochEnd() || f.stepLoopOf(fig.node).ok() && fn.hasBack
+}
+
+// firstOnly reports whether a place runs in one round of its loop: under if step == 0.
+func (f *file) firstOnly(n node) bool {
+	for at := n.parent(); at.ok() && !at.is("for_statement", "while_statement",
+		"function_definition"); at = at.parent() {
+		cond := at.field("condition")
+		if at.is("if_statement") && cond.is("comparison_operator") && cond.child().is("identifier") &&
+			strings.Contains(cond.text(), "==") && cond.lastChild().is("integer") {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesAtOnce reports whether the innermost loop ends with its first round.
+func (f *file) leavesAtOnce(loops []node) bool {
+	return len(loops) > 0 && loops[0].field("body").lastChild().is("break_statement", "return_statement")
+}
 
 // noPyplotState reports whether figures of a function are made in a context that closes them.
 func (f *file) noPyplotState(fn *function) bool {
-	return f.src.notebook || strings.Contains(strings.Join(fn.decorators, " "), "render")
+	return f.src.notebook || strings.Contains(string(f.src.text), "\n# In[") ||
+		strings.Contains(strings.Join(fn.decorators, " "), "render")
 }
 
 // closeFix closes the figure behind its last use, if that is a call of savefig in the block that makes it.
@@ -120,19 +160,20 @@ func (f *file) closeFix(fn *function, fig figure) []Edit {
 		if uses := f.usesIn(fig.name, block); len(uses) > 0 && uses[len(uses)-1].start() >= final.end() {
 			return nil
 		}
-	} else if rest := f.tree.src[final.end():block.end()]; strings.Contains(rest, f.pyplot(fig)+".") {
+	} else if rest := f.tree.src[final.end():block.end()]; strings.Contains(rest, fig.pyplot+".") {
 		return nil
 	} else {
 		f.spend(len(rest) / bytesAStep)
 	}
-	return f.lineAfter(final, f.pyplot(fig)+".close("+fig.name+")")
+	return f.lineAfter(final, fig.pyplot+".close("+fig.name+")")
 }
 
 // plotsEveryEpoch finds hooks that draw after each epoch (MG302).
 func plotsEveryEpoch(f *file, r *reporter) {
 	for _, fig := range f.figures() {
 		fn := f.function(fig.node)
-		if !fn.epochEnd() || f.conditional(fig.node) || f.returnsEarly(fn, fig.node) {
+		if !fn.epochEnd() || len(fn.calls["clear_output"]) > 0 || f.conditional(fig.node) || f.returnsEarly(fn,
+			fig.node) {
 			continue
 		}
 		r.report(fig.call.node, fn.name+"() draws after every epoch: time, memory and files that nobody looks at",

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -10,12 +11,17 @@ import (
 func activationsKept(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
+		if g.at.parent().is("lambda") {
+			f.keptByLambda(g, r)
+			continue
+		}
 		forward := fn.name == "forward" && fn.class.isModule()
 		if last(f.dotted(g.at.field("function"))) != "append" || !forward && !f.isForwardHook(fn) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
-		if !ok || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn, g.value)) || !f.growsFreely(h,
+		if !ok || f.collects(h, fn) || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn,
+			g.value)) || !f.growsFreely(h,
 			g, node{}) ||
 			!f.tensorish(g.value) && !f.fromParams(fn, g.value) || f.conditional(g.at) {
 			continue
@@ -25,6 +31,44 @@ func activationsKept(f *file, r *reporter) {
 			"keep the newest ("+h.name+" = x), a number of them, or take the hook off after the step", held(h.name))
 	}
 }
+
+// collects reports whether a function makes a container for a hook of its own, and reads it when the passes are done.
+func (f *file) collects(h holder, hook *function) bool {
+	return !h.attr && h.scope != nil && !h.scope.is("module") && h.scope != hook && !h.scope.hasBack &&
+		(f.holding(h).returned || f.isRead(h))
+}
+
+// keptByLambda judges a hook that is a lambda: x.register_hook(lambda g: grads.append(g)).
+func (f *file) keptByLambda(g growth, r *reporter) {
+	lambda := g.at.parent()
+	c := call{lambda.up("call"), ""}
+	if !c.ok() || f.removesHooks(f.function(g.at)) || !hookMaker[last(f.dotted(c.field("function")))] ||
+		!lambda.inside(c.field("arguments")) {
+		return
+	}
+	given := set()
+	for _, p := range lambda.field("parameters").children() {
+		given[p.text()] = true
+	}
+	h, ok := f.holderOf(g.into)
+	again := f.stepLoopOf(g.at)
+	if !ok || !h.attr && h.scope != f.module && (!again.ok() || len(h.madeIn(again)) > 0) || !f.growsFreely(h, g,
+		again) {
+		return
+	}
+	for _, name := range f.names(g.value) {
+		if given[name] {
+			r.report(g.at, fmt.Sprintf("%s gets a tensor with each pass and nothing clears it", quote(h.name)),
+				"keep the newest, or a number (.norm().item()), or clear it after the step", held(h.name))
+			return
+		}
+	}
+}
+
+// hookMaker are the methods that register hooks of tensors and modules.
+var hookMaker = set("register_hook", "register_forward_hook", "register_forward_pre_hook",
+	"register_full_backward_hook",
+	"register_backward_hook", "register_post_accumulate_grad_hook")
 
 // isForwardHook reports whether a function is registered as a module's hook: by its name, or as what another returns.
 func (f *file) isForwardHook(fn *function) bool {
@@ -39,12 +83,15 @@ func (f *file) fromParams(fn *function, n node) bool {
 	}
 	given := set(fn.params[1:]...)
 	for _, name := range f.names(n) {
-		if given[name] && name != "name" && name != "idx" {
+		if given[name] && !f.fits(textName, name) {
 			return true
 		}
 	}
 	return false
 }
+
+// textName are parameters that are no tensors.
+var textName = regexp.MustCompile(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
 
 // onlyTheEnd finds lists that grow by a tensor a step and of which only the newest items are ever read (MG121).
 func onlyTheEnd(f *file, r *reporter) {
@@ -55,7 +102,8 @@ func onlyTheEnd(f *file, r *reporter) {
 			loop = f.modelLoop(g.at)
 		}
 		h, ok := f.holderOf(g.into)
-		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar {
+		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar || g.value.is("identifier") &&
+			f.fits(numberName, g.value.text()) || !h.attr && f.madeAround(h, g.at) {
 			continue
 		}
 		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value)
@@ -68,6 +116,15 @@ func onlyTheEnd(f *file, r *reporter) {
 		r.report(g.at, fmt.Sprintf("%s grows with each step, and only its end is read", quote(h.name)),
 			"collections.deque(maxlen=…) of what is read", held(h.name))
 	}
+}
+
+// numberName are what people call numbers.
+var numberName = regexp.MustCompile(`(?i)(reward|score|novelty|error|acc|priority|return|entropy|length|count|time|` +
+	`rate|steps?|loss|component|metric|norm)$`)
+
+// madeAround reports whether a loop around a place makes the container anew: it holds one episode.
+func (f *file) madeAround(h holder, n node) bool {
+	return slices.ContainsFunc(f.loops(n), func(l node) bool { return len(h.madeIn(l)) > 0 })
 }
 
 // modelLoop is the innermost loop around a place that puts its own variable into a model: one over inputs.
@@ -101,6 +158,10 @@ func isNumber(f *file, n node) bool {
 	}
 	if n.is("list_comprehension") {
 		return false
+	}
+	if b, ok := f.latest(f.function(n), n.text(), n); n.is("identifier") && ok && b.value.is("call") &&
+		endsIn(f.dotted(b.value.field("function")), "numpy.mean", "np.mean", "numpy.sum", "np.sum") {
+		return true
 	}
 	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] ||
 		toDetached[last(f.dotted(n.field("function")))]) {
@@ -145,7 +206,8 @@ func neverRead(f *file, r *reporter) {
 			continue // what carries a graph is MG103's
 		}
 		loop := f.holderLoop(h, g.at)
-		if !loop.ok() || !f.growsFreely(h, g, loop) || f.isRead(h) ||
+		if !loop.ok() || h.scope == f.module && f.src.notebook || !f.growsFreely(h, g, loop) || f.isRead(h) ||
+			f.madeAround(h, g.at) && !f.fits(loaderName, loop.field("right").text()) ||
 			h.scope == f.module && f.fromModel(fn, g.value) && f.epochs(h, g.at) { // MG105's
 			continue
 		}
@@ -166,6 +228,9 @@ func (f *file) isRead(h holder) bool {
 	f.growths()
 	for _, u := range f.uses(h) {
 		p := u.parent()
+		if p.is("argument_list") && f.dotted(p.parent().field("function")) == "len" {
+			continue // its length can be counted
+		}
 		if !f.index.into[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {
 			return true
 		}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ func retainGraph(f *file, r *reporter) {
 		}
 		loop := f.stepLoopOf(c.node)
 		fn := f.function(c.node)
-		if !loop.ok() || f.loops(c.node)[0].i != loop.i || f.otherGradients(fn, c) || f.carry(fn, c, loop).ok() {
+		if !loop.ok() || f.loops(c.node)[0].i != loop.i || f.otherGradients(fn, c) || f.carry(fn, c, loop).ok() ||
+			!f.forwardIn(fn, c, loop) {
 			continue
 		}
 		r.report(c.node, "backward(retain_graph=True) in a loop keeps each step's graph and what it saved until the "+
@@ -22,6 +24,38 @@ func retainGraph(f *file, r *reporter) {
 				"comes from the last step",
 			held(f.plain(c.receiver())))
 	}
+}
+
+// forwardIn reports whether the loop makes the graph anew. One that goes through the rows of a result, one backward()
+// for each, needs the graph until its end.
+func (f *file) forwardIn(fn *function, back call, loop node) bool {
+	of, _ := f.backwardOf(back)
+	for depth, open := 0, of; depth < maxTensorDepth && len(open) > 0; depth++ {
+		var more []node
+		for _, n := range open {
+			if slices.ContainsFunc(f.callsIn(n), func(c call) bool { return c.i != back.i && f.makesGraph(c) }) {
+				return true
+			}
+			for _, name := range f.carried(n) {
+				for _, b := range fn.boundIn(name, loop) {
+					if f.spend(1); b.kind != "for" && b.value.ok() {
+						more = append(more, b.value)
+					}
+				}
+			}
+		}
+		open = more
+	}
+	return false
+}
+
+// makesGraph reports whether a call is a forward pass: neither a loss of what is there, nor a method of a tensor.
+func (f *file) makesGraph(c call) bool {
+	name := c.last()
+	if c.receiver().ok() && (sameTensor[name] || toDetached[name] || name == "scale") || f.fits(lossCall, name) {
+		return f.isModel(c)
+	}
+	return len(c.args())+len(c.values()) > 0 && !strings.HasPrefix(c.name, "torch.")
 }
 
 // otherGradients reports whether a function asks for gradients more than once: then the graph is wanted.
@@ -366,7 +400,8 @@ func viewKept(f *file, r *reporter) {
 			""}).receiver().ok() {
 			v = call{v, ""}.receiver()
 		}
-		if !v.is("subscript") || !f.stepLoopOf(g.at).ok() || !g.at.is("call") || !isView(v) {
+		if endsIn(f.dotted(g.at.field("function")), "extend") || !v.is("subscript") || !f.stepLoopOf(g.at).ok() ||
+			!g.at.is("call") || !isView(v) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
@@ -472,11 +507,15 @@ func evalWithGradients(f *file, r *reporter) {
 		}
 		model := f.plain(c.receiver())
 		for _, m := range f.callsIn(fn.node) {
-			if f.function(m.node) != fn || f.plain(m.field("function")) != model || m.start() < c.start() ||
+			if f.function(m.node) != fn || f.frozenBefore(fn, model) || f.plain(m.field("function")) != model ||
+				m.start() < c.start() ||
 				f.gradOff(m.node) {
 				continue
 			}
 			loop := f.stepLoopOf(m.node)
+			if unquoted(m.keyword("mode")) == "inference" { // the model sees to it
+				continue
+			}
 			if !loop.ok() || !f.fits(loaderName, loop.field("right").text()) {
 				continue
 			}
@@ -486,10 +525,23 @@ func evalWithGradients(f *file, r *reporter) {
 	}
 }
 
+// frozenBefore reports whether a function freezes a model: model.freeze() switches all of its gradients off.
+func (f *file) frozenBefore(fn *function, model string) bool {
+	for _, name := range []string{"freeze", "requires_grad_"} {
+		for _, c := range fn.calls[name] {
+			if f.plain(c.receiver()) == model {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // wantsGradients reports whether a function, for all that it evaluates, asks for gradients or switches them.
 func (f *file) wantsGradients(fn *function) bool {
 	for _, name := range []string{"grad", "requires_grad", "requires_grad_", "autograd", "no_grad", "inference_mode",
-		"set_grad_enabled", "jacobian", "retain_grad", "enable_grad"} {
+		"set_grad_enabled", "jacobian", "retain_grad", "enable_grad", "attack", "perturb", "adversary", "fgsm", "pgd",
+		"PGD", "FGSM", "autoattack", "AutoAttack"} {
 		if len(f.usesIn(name, fn.node)) > 0 {
 			return true
 		}

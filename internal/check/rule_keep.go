@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,14 +12,15 @@ type growth struct {
 	at    node // the call or the statement
 	into  node
 	value node
+	by    bool // a helper that is called here adds it
 }
 
 func (f *file) findGrowths() (list []growth) {
 	list = []growth{}
 	for _, name := range []string{"append", "extend", "add", "appendleft"} {
 		for _, c := range f.byName[name] {
-			if c.receiver().ok() && len(c.args()) == 1 && c.parent().is("expression_statement") {
-				list = append(list, growth{c.node, c.receiver(), c.arg(0)})
+			if c.receiver().ok() && len(c.args()) == 1 && c.parent().is("expression_statement", "lambda") {
+				list = append(list, growth{c.node, c.receiver(), c.arg(0), false})
 			}
 		}
 	}
@@ -28,9 +30,67 @@ func (f *file) findGrowths() (list []growth) {
 				switch {
 				case b.kind == "=" && b.target.is("subscript") && !b.target.field("subscript").is("slice", "string",
 					"integer"):
-					list = append(list, growth{b.at, b.target.field("value"), b.value})
+					list = append(list, growth{b.at, b.target.field("value"), b.value, false})
 				case b.kind == "+=" && b.value.is("list") && b.at.is("augmented_assignment"):
-					list = append(list, growth{b.at, b.target, b.value})
+					list = append(list, growth{b.at, b.target, b.value, false})
+				}
+			}
+		}
+	}
+	return append(list, f.helped(list)...)
+}
+
+// helped are the calls of helpers that add what they are given to a container that they are given.
+func (f *file) helped(list []growth) (more []growth) {
+	for _, g := range list {
+		into := g.into.bare()
+		for into.is("subscript", "call") {
+			if into.is("call") { // setdefault
+				into = call{into, ""}.receiver().bare()
+			} else {
+				into = into.field("value").bare()
+			}
+		}
+		fn := f.function(g.at)
+		if p := into.text(); into.is("identifier") && fn.isParam[p] && len(fn.bindings[p]) == 0 && !f.empties(fn, p) {
+			for _, c := range f.callers(fn) {
+				for _, value := range f.givenTo(fn, c, g.value) {
+					if to := c.given(fn, p); to.ok() {
+						more = append(more, growth{c.node, to, value, true})
+					}
+				}
+			}
+		}
+	}
+	return more
+}
+
+// empties reports whether a function takes items out of a parameter, or looks at its length.
+func (f *file) empties(fn *function, param string) bool {
+	for _, u := range f.usesIn(param, fn.node) {
+		p := u.parent()
+		if f.places[u.i].deletes || p.is("attribute") && emptiers[p.field("attribute").text()] ||
+			p.is("argument_list") && f.dotted(p.parent().field("function")) == "len" {
+			return true
+		}
+	}
+	return false
+}
+
+// givenTo are the values that a call gives to the parameters that a helper's expression takes along with their graphs.
+func (f *file) givenTo(fn *function, c call, value node) (list []node) {
+	for _, name := range f.carried(value) {
+		if fn.isParam[name] && len(fn.bindings[name]) == 0 {
+			if n := c.given(fn, name); n.ok() {
+				list = append(list, n)
+			}
+			continue
+		}
+		if b, ok := f.latest(fn, name, value); ok && b.kind == "for" && fn.keywords != "" &&
+			f.plain(b.value) == fn.keywords+".items()" {
+			for _, k := range c.field("arguments").children() {
+				if k.is("keyword_argument") && !fn.isParam[k.field("name").text()] {
+					list = append(list, k.field("value"))
 				}
 			}
 		}
@@ -53,7 +113,7 @@ func sums(f *file, r *reporter) {
 
 // addedTo is what an assignment adds to a variable's old value; none if it does something else.
 func (f *file) addedTo(name string, b binding) node {
-	if b.target.is("subscript") && !b.target.field("subscript").is("string", "integer", "identifier") {
+	if b.target.is("subscript") && !b.target.field("subscript").is("string", "integer", "identifier", "attribute") {
 		return node{}
 	}
 	if b.kind == "+=" {
@@ -62,7 +122,7 @@ func (f *file) addedTo(name string, b binding) node {
 			return b.value
 		}
 	}
-	if b.kind != "=" || b.target.is("subscript") {
+	if b.kind != "=" || len(b.path) > 0 {
 		return node{}
 	}
 	values := []node{b.value.bare()}
@@ -70,27 +130,73 @@ func (f *file) addedTo(name string, b binding) node {
 		values = values[0].children()
 	}
 	for _, v := range values {
-		v = v.bare()
-		if v.is("binary_operator") && strings.Contains(v.text(), "+") &&
-			v.any(func(n node) bool { return n.is("identifier", "attribute") && f.plain(n) == name }) {
+		for v = v.bare(); v.is("subscript") && v.field("value").is("call"); { // torch.cat((bank, z))[-size:]
+			v = v.field("value")
+		}
+		if v.is("binary_operator") && strings.Contains(v.text(), "+") && f.oldIn(v, name, b) {
 			return v
+		}
+		if joined := f.joinedTo(v, name, b); joined.ok() {
+			return joined
 		}
 	}
 	return node{}
 }
 
+// oldIn reports whether an expression has the old value of what an assignment sets: x, d[k], d.get(k, 0).
+func (f *file) oldIn(v node, name string, b binding) bool {
+	return v.any(func(n node) bool {
+		switch n.kind() {
+		case "identifier", "attribute":
+			return f.plain(n) == name
+		case "subscript":
+			return f.plain(n) == name && n.field("subscript").text() == b.target.field("subscript").text()
+		case "call":
+			return b.target.is("subscript") && f.plain(n.field("function")) == strings.TrimSuffix(name, "[]")+".get" &&
+				call{n, ""}.arg(0).text() == b.target.field("subscript").text()
+		}
+		return false
+	})
+}
+
+// joinedTo is what torch.cat([x, y]) adds to x.
+func (f *file) joinedTo(v node, name string, b binding) (added node) {
+	if !v.is("call") || !endsIn(f.dotted(v.field("function")), "torch.cat", "torch.concat", "torch.hstack",
+		"torch.vstack", "torch.concatenate") {
+		return node{}
+	}
+	old := false
+	for _, item := range (call{v, ""}).arg(0).children() {
+		switch {
+		case f.plain(item.bare()) == name:
+			old = true
+		case !added.ok():
+			added = item
+		}
+	}
+	if !old {
+		return node{}
+	}
+	return added
+}
+
 // sum judges one addition.
 func (f *file) sum(fn *function, name string, b binding, added node, r *reporter) {
 	loop := f.growsIn(fn, name, b.at)
-	if !loop.ok() && !(strings.HasPrefix(name, "self.") && fn.hook()) || fn.name == "forward" {
+	step := strings.HasPrefix(name, "self.") && (fn.hook() || fn.hasBack && len(f.loops(b.at)) == 0 &&
+		f.calledInLoop(fn))
+	if !loop.ok() && (!step || f.begunIn(fn, name, b)) || fn.name == "forward" {
 		return
 	}
-	if fn.flows[name] || f.returnsIt(fn, name, loop) || f.gradOff(b.at) {
-		return
-	}
-	value := f.summand(name, added)
+	value := f.summand(name, added, b)
 	g := f.grade(value)
-	if g != strong && !(g == weak && loop.ok() && evalLike(f, fn, loop)) {
+	if g < used && loop.ok() && !f.trains(loop) && !f.fits(loaderName, loop.field("right").text()) {
+		return // a rollout, a solver: what it collects lives until the backward() behind it
+	}
+	if fn.flows[name] || g < used && f.returnsIt(fn, name, loop) || f.gradOff(b.at) {
+		return
+	}
+	if g < strong && !(g == weak && loop.ok() && evalLike(f, fn, loop)) {
 		return
 	}
 	if f.cutLater(fn, name, loop, b.at) {
@@ -105,14 +211,24 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 		"add "+clip(value.text())+".item(), or .detach() to stay on the device", o...)
 }
 
+// begunIn reports whether a function gives a total a first value before it adds to it: it holds one step.
+func (f *file) begunIn(fn *function, name string, b binding) bool {
+	for _, first := range fn.bindings[name] {
+		if f.spend(1); first.kind == "=" && first.at.end() <= b.at.start() && !f.oldIn(first.value, name, first) {
+			return !f.conditional(first.at)
+		}
+	}
+	return false
+}
+
 // summand is the part of an addition that is not the old value.
-func (f *file) summand(name string, n node) node {
+func (f *file) summand(name string, n node, b binding) node {
 	if !n.is("binary_operator") {
 		return n
 	}
 	for _, side := range []string{"left", "right"} {
 		other := n.field(side)
-		if !other.any(func(at node) bool { return at.is("identifier", "attribute") && f.plain(at) == name }) {
+		if !f.oldIn(other, name, b) {
 			return other
 		}
 	}
@@ -224,7 +340,10 @@ func graphInContainer(f *file, r *reporter) {
 			continue
 		}
 		loop := f.holderLoop(h, g.at)
-		if h.attr && !loop.ok() && fn.hasBack && value == strong {
+		if f.oneStep(h, g.at) {
+			continue
+		}
+		if h.attr && !loop.ok() && fn.hasBack && value >= strong {
 			loop = fn.node // a method that makes one step
 		}
 		if !loop.ok() || !f.growsFreely(h, g, loop) || f.goesBack(fn, h, value, loop) {
@@ -234,12 +353,20 @@ func graphInContainer(f *file, r *reporter) {
 		for _, b := range h.made {
 			o = append(o, with(b.at))
 		}
-		if edits := f.detachFix(g.value); edits != nil && !endsIn(f.dotted(g.at.field("function")), "extend") {
+		if edits := f.detachFix(g.value); edits != nil && !g.by && !endsIn(f.dotted(g.at.field("function")), "extend") {
 			o = append(o, fixed(edits...))
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
 			"keep "+clip(g.value.text())+".item() or .detach(), or run this under torch.no_grad()", o...)
 	}
+}
+
+// oneStep reports whether a loop over batches around a place makes the container anew: it holds one step.
+func (f *file) oneStep(h holder, n node) bool {
+	return slices.ContainsFunc(f.loops(n), func(l node) bool {
+		return len(h.madeIn(l)) > 0 && l.is("for_statement") && f.fits(loaderName, l.field("right").text()) &&
+			slices.ContainsFunc(h.madeIn(l), func(b binding) bool { return b.kind == "=" && !b.target.is("subscript") })
+	})
 }
 
 // holderLoop is the innermost loop over steps around a place in which the container isn't made.
@@ -292,6 +419,9 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 		if up.flows[h.name] {
 			return true
 		}
+	}
+	if value == used {
+		return false
 	}
 	if value == strong && f.backedIn(fn, loop) && f.freed(fn) {
 		return false

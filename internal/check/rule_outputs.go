@@ -62,7 +62,7 @@ func stepOutputs(f *file, r *reporter) {
 		} else {
 			ok = ok && h.attr && f.growsFreely(h, g, node{})
 		}
-		if !ok || !f.tensorish(g.value) {
+		if !ok || !f.tensorish(g.value) || f.numbers(g) {
 			continue
 		}
 		o := []option{held(h.name)}
@@ -76,6 +76,13 @@ func stepOutputs(f *file, r *reporter) {
 			stepOf(fn.name)),
 			"call "+h.name+".clear() at the end of "+endOf(fn.name), o...)
 	}
+}
+
+// numbers reports whether a list is extended by the numbers of an array: a history that somebody plots.
+func (f *file) numbers(g growth) bool {
+	v := g.value.bare()
+	return last(f.dotted(g.at.field("function"))) == "extend" && (v.is("call") &&
+		endsIn(f.dotted(v.field("function")), "numpy", "tolist", "flatten") || v.is("identifier"))
 }
 
 func stepOf(hook string) string {
@@ -153,7 +160,7 @@ func objectOutputs(f *file, r *reporter) {
 			continue
 		}
 		grade := f.grade(g.value)
-		if grade < detached || !f.fromModel(fn, g.value) {
+		if grade < detached || !f.fromModel(fn, g.value) || f.numbers(g) {
 			continue
 		}
 		outlives := h.attr && (fn.hasBack || f.calledInLoop(fn)) || !h.attr && h.scope != nil &&
@@ -296,7 +303,7 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 			if !arg.ok() {
 				arg = call.keyword(p)
 			}
-			if arg.ok() && f.grade(arg) == strong {
+			if arg.ok() && f.grade(arg) >= strong {
 				o := []option{held(f.plain(call.receiver())), with(m.node)}
 				if e := f.detachFix(arg); e != nil {
 					o = append(o, fixed(e...))

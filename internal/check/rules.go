@@ -29,6 +29,9 @@ type Rule struct {
 // NoReason is the finding about a suppression that gives no reason.
 const NoReason = "MG100"
 
+// Unused is the finding about a suppression that silences nothing.
+const Unused = "MG001"
+
 // Unreadable is the finding about a file that can't be read.
 const Unreadable = "MG000"
 
@@ -36,6 +39,7 @@ const Unreadable = "MG000"
 var Rules = sync.OnceValue(func() []Rule {
 	return []Rule{
 		{Unreadable, "unreadable-file", Error, nil},
+		{Unused, "unused-suppression", Note, nil},
 		{NoReason, "ignore-without-reason", Note, nil},
 		// tensors and graphs that are kept
 		{"MG101", "loss-summed-with-graph", Error, sums},
@@ -59,7 +63,12 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG119", "big-result-kept-past-epoch", Note, resultPastEpoch},
 		{"MG120", "activations-kept-each-forward", Error, activationsKept},
 		{"MG121", "only-the-end-is-read", Warning, onlyTheEnd},
-		{"MG122", "kept-and-never-read", Error, neverRead},
+		{"MG122", "kept-and-never-read", Warning, neverRead},
+		{"MG123", "state-updated-with-graph", Warning, carriedAttribute},
+		{"MG124", "graphs-never-cleared", Error, neverCleared},
+		{"MG125", "batches-kept", Warning, batchesKept},
+		{"MG126", "metric-never-reset", Warning, metricNotReset},
+		{"MG127", "cached-method-keeps-objects", Warning, cachedMethods},
 		// data
 		{"MG201", "python-objects-in-dataset", Note, objectsInDataset},
 		{"MG202", "dataset-state-grows", Warning, datasetGrows},
@@ -69,6 +78,7 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG206", "unbounded-replay-buffer", Warning, replayBuffer},
 		{"MG207", "queue-never-read", Warning, queueNeverRead},
 		{"MG208", "dataframe-grows-each-step", Warning, dataframeGrows},
+		{"MG209", "queue-without-bound", Warning, queueUnbounded},
 		// figures and loggers
 		{"MG301", "figure-not-closed", Error, figureOpen},
 		{"MG302", "plots-in-every-epoch", Note, plotsEveryEpoch},

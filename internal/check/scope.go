@@ -2,6 +2,7 @@ package check
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -41,12 +42,14 @@ type class struct {
 // function is a function, a method, or the module itself.
 type function struct {
 	node
+	file       *file
 	name       string
 	class      *class // nil outside
 	outer      *function
 	decorators []string
 	params     []string
 	isParam    map[string]bool
+	keywords   string               // the parameter **kwargs
 	within     *class               // the class around, also of a function in a method
 	calls      map[string][]call    // by the last part of the name, those that stand in it and in no function in it
 	bindings   map[string][]binding // by dotted name: "x", "self.x"; in the order of the text
@@ -63,6 +66,7 @@ type binding struct {
 	target node
 	value  node // none where it can't be seen: a parameter
 	kind   string
+	path   []int // where in the value: a, (b, c) = value gives c [1 1]
 }
 
 func newFile(src *source) (*file, error) {
@@ -118,15 +122,15 @@ func (f *file) take(n node) {
 	case "function_definition":
 		f.addFunction(n, f.function(n.parent()))
 	case "assignment":
-		f.bind(n, n.field("left"), n.field("right"), "=")
+		f.bind(n, n.field("left"), n.field("right"), "=", nil)
 	case "augmented_assignment":
-		f.bind(n, n.field("left"), n.field("right"), "+=")
+		f.bind(n, n.field("left"), n.field("right"), "+=", nil)
 	case "named_expression":
-		f.bind(n, n.field("name"), n.field("value"), "=")
+		f.bind(n, n.field("name"), n.field("value"), "=", nil)
 	case "for_statement", "for_in_clause":
-		f.bind(n, n.field("left"), n.field("right"), "for")
+		f.bind(n, n.field("left"), n.field("right"), "for", nil)
 	case "as_pattern":
-		f.bind(n, n.lastChild().child(), n.child(), "as")
+		f.bind(n, n.lastChild().child(), n.child(), "as", nil)
 	case "return_statement":
 		if fn := f.function(n); n.child().ok() {
 			fn.returns = append(fn.returns, n.child())
@@ -135,7 +139,7 @@ func (f *file) take(n node) {
 }
 
 func (f *file) addFunction(n node, outer *function) *function {
-	fn := &function{node: n, outer: outer, name: n.field("name").text(), bindings: map[string][]binding{},
+	fn := &function{node: n, file: f, outer: outer, name: n.field("name").text(), bindings: map[string][]binding{},
 		isParam: map[string]bool{}, calls: map[string][]call{},
 		backed: map[string]bool{}, flows: map[string]bool{}}
 	if up := n.parent(); up.is("decorated_definition") {
@@ -152,6 +156,9 @@ func (f *file) addFunction(n node, outer *function) *function {
 		}
 		if nf := p.field("name"); nf.ok() {
 			name = nf
+		}
+		if p.is("dictionary_splat_pattern") {
+			fn.keywords = name.text()
 		}
 		fn.params = append(fn.params, name.text())
 		fn.isParam[name.text()] = true
@@ -202,7 +209,7 @@ func (f *file) classAt(n node) *class {
 	return nil
 }
 
-func (f *file) bind(at, target, value node, kind string) {
+func (f *file) bind(at, target, value node, kind string, path []int) {
 	fn := f.function(at)
 	switch target.kind() {
 	case "identifier", "attribute", "subscript":
@@ -210,7 +217,7 @@ func (f *file) bind(at, target, value node, kind string) {
 		if fn.bindings[name] == nil {
 			fn.names = append(fn.names, name)
 		}
-		fn.bindings[name] = append(fn.bindings[name], binding{at, target, value, kind})
+		fn.bindings[name] = append(fn.bindings[name], binding{at, target, value, kind, path})
 	case "pattern_list", "tuple_pattern", "list_pattern", "expression_list", "tuple":
 		parts, values := target.children(), []node(nil)
 		if v := value.bare(); kind == "=" && v.is("expression_list", "tuple") {
@@ -218,9 +225,9 @@ func (f *file) bind(at, target, value node, kind string) {
 		}
 		for i, t := range parts {
 			if len(values) == len(parts) {
-				f.bind(at, t, values[i], kind)
+				f.bind(at, t, values[i], kind, nil)
 			} else {
-				f.bind(at, t, value, kind)
+				f.bind(at, t, value, kind, append(slices.Clone(path), i))
 			}
 		}
 	}
@@ -289,6 +296,9 @@ func (f *file) findKind(loop node) loopKind {
 		return otherLoop
 	}
 	over, target := loop.field("right").text(), loop.field("left").text()
+	if loop.field("right").is("list", "tuple") { // for device in ["cpu", "cuda"]
+		return otherLoop
+	}
 	if f.fits(loaderName, over) {
 		return stepLoop
 	}
@@ -303,11 +313,15 @@ func (f *file) findKind(loop node) loopKind {
 	if strings.Contains(over, "range(") && f.fits(stepLimit, over) {
 		return stepLoop
 	}
-	if f.trains(loop) {
+	if f.trains(loop) && !f.fits(parts, over) {
 		return stepLoop
 	}
 	return otherLoop
 }
+
+// parts are what a loop may go over that trains each of them once: critics and their optimizers.
+var parts = regexp.MustCompile(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
+	`discriminators|losses|learners|players|modules|members)`)
 
 // trains reports whether the loop's own body updates weights.
 func (f *file) trains(loop node) bool {
@@ -343,7 +357,11 @@ func (c *class) isLightning() bool {
 }
 
 // hook reports whether a function is one that a framework calls for each batch.
-func (fn *function) hook() bool { return fn.class != nil && fn.t.fits(stepHook, fn.name) }
+func (fn *function) hook() bool {
+	return fn.class != nil && !strings.Contains(strings.Join(fn.class.bases, " "), "keras") &&
+		(fn.t.fits(stepHook, fn.name) || fn.name == "compute_loss" &&
+			strings.Contains(strings.Join(fn.class.bases, " "), "Trainer"))
+}
 
 // epochEnd reports whether a function is called after each epoch.
 func (fn *function) epochEnd() bool { return fn.class != nil && fn.t.fits(epochHook, fn.name) }

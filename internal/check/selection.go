@@ -42,13 +42,3 @@ func matches(r Rule, names []string) bool {
 	}
 	return false
 }
-
-// ids are the rules that a comment or an option lists.
-func ids(list string) (out []string) {
-	for _, name := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
-		if r, ok := Find(name); ok {
-			out = append(out, r.ID)
-		}
-	}
-	return out
-}

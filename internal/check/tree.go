@@ -48,7 +48,7 @@ type node struct {
 type language struct {
 	language *sitter.Language
 	named    []bool
-	leaf     []bool // has no children, or none that matter: what stands in a string
+	leaf     []bool // has no children, or none that matter: a string's plain text
 	kinds    []string
 	fields   map[string]uint16
 }
@@ -56,12 +56,15 @@ type language struct {
 var grammar = sync.OnceValue(func() *language {
 	g := &language{fields: map[string]uint16{}}
 	g.language = sitter.NewLanguage(python.Language())
-	leaves := set("identifier", "integer", "float", "string", "true", "false", "none", "comment", "pass_statement",
+	plain := set("string_start", "string_content", "string_end", "escape_sequence", "escape_interpolation")
+	leaves := set("identifier", "integer", "float", "true", "false", "none", "comment", "pass_statement",
 		"break_statement", "continue_statement")
 	for id := range g.language.NodeKindCount() {
-		g.named = append(g.named, g.language.NodeKindIsNamed(uint16(id)) && g.language.NodeKindIsVisible(uint16(id)))
-		g.kinds = append(g.kinds, g.language.NodeKindForId(uint16(id)))
-		g.leaf = append(g.leaf, !g.language.NodeKindIsNamed(uint16(id)) || leaves[g.kinds[id]])
+		kind := g.language.NodeKindForId(uint16(id))
+		g.named = append(g.named, !plain[kind] && g.language.NodeKindIsNamed(uint16(id)) &&
+			g.language.NodeKindIsVisible(uint16(id)))
+		g.kinds = append(g.kinds, kind)
+		g.leaf = append(g.leaf, !g.language.NodeKindIsNamed(uint16(id)) || leaves[kind] || plain[kind])
 	}
 	for id := uint32(1); id <= g.language.FieldCount(); id++ {
 		g.fields[g.language.FieldNameForId(uint16(id))] = uint16(id)

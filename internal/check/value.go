@@ -15,6 +15,7 @@ const (
 	detached       // a tensor or an array without a graph
 	weak           // a tensor that carries a graph if gradients are on: from a function of losses, a likely model
 	strong         // one that certainly does: its backward() is called, or a model that is trained here made it
+	used           // one whose function has called its backward() and returned it: nothing wants the graph any more
 )
 
 // graph reports whether the value carries an autograd graph.
@@ -61,89 +62,6 @@ func set(names ...string) map[string]bool {
 	return m
 }
 
-// runner is who asks gradients for others.
-var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
-	`booster|manager|^ctx)`)
-
-// backwardOf is what a call asks the gradients of.
-func (f *file) backwardOf(c call) (list []node, of bool) {
-	switch c.last() {
-	case "backward", "manual_backward", "backward_pass":
-	default:
-		return nil, false
-	}
-	r := c.receiver()
-	if r.ok() && c.last() == "backward" && !f.fits(runner, r.text()) {
-		return []node{r}, true // loss.backward(gradient)
-	}
-	if len(c.args()) > 0 {
-		return c.args()[:1], true // accelerator.backward(loss)
-	}
-	return []node{r}, r.ok()
-}
-
-// flow finds which of a function's names flow into a backward().
-func (f *file) flow(fn *function) {
-	if !fn.hasBack {
-		return
-	}
-	var open []string
-	read := map[int32]bool{}
-	add := func(name string) {
-		if !fn.flows[name] {
-			fn.flows[name] = true
-			open = append(open, name)
-		}
-	}
-	for _, name := range []string{"backward", "manual_backward", "backward_pass"} {
-		for _, c := range fn.calls[name] {
-			of, _ := f.backwardOf(c)
-			for _, n := range of {
-				for _, name := range f.carried(n) {
-					fn.backed[name] = true
-					add(name)
-				}
-			}
-		}
-	}
-	for len(open) > 0 {
-		name := open[len(open)-1]
-		open = open[:len(open)-1]
-		for _, b := range fn.bindings[name] {
-			if !b.value.ok() || read[b.value.i] {
-				continue
-			}
-			read[b.value.i] = true // one value may be given to many names
-			for _, n := range f.carried(b.value) {
-				add(n)
-			}
-		}
-	}
-}
-
-// carried are the names whose graph an expression takes along.
-func (f *file) carried(n node) (names []string) {
-	n.all(func(at node) bool {
-		switch at.kind() {
-		case "call":
-			name := last(f.dotted(at.field("function")))
-			if name == "item" || name == "tolist" || name == "detach" || name == "float" &&
-				!at.field("function").is("attribute") {
-				return false
-			}
-		case "attribute":
-			names = append(names, f.plain(at))
-		case "identifier":
-			if !(at.parent().is("attribute") && at.cell().field == at.t.g.fields["attribute"]) &&
-				!(at.parent().is("keyword_argument") && at.cell().field == at.t.g.fields["name"]) {
-				names = append(names, at.text())
-			}
-		}
-		return true
-	})
-	return names
-}
-
 // grades are the values' grades that are known, by node.
 type grades struct {
 	known map[int32]grade
@@ -153,6 +71,8 @@ type grades struct {
 	guessed map[int32]guess
 	order   []int32 // of the guesses, in the order in which they were made
 	lowest  int     // the least deep busy node that what is being graded has met
+	parts   map[partKey]grade
+	deep    int // of the chain of parts
 }
 
 // guess is a grade that holds as long as the chain has that length.
@@ -165,7 +85,8 @@ type guess struct {
 const maxChain = 500
 
 func newGrades() grades {
-	return grades{known: map[int32]grade{}, busy: map[int32]int{}, guessed: map[int32]guess{}, lowest: maxChain}
+	return grades{known: map[int32]grade{}, busy: map[int32]int{}, guessed: map[int32]guess{}, lowest: maxChain,
+		parts: map[partKey]grade{}}
 }
 
 // grade returns what is known about an expression's value.
@@ -219,10 +140,7 @@ func (f *file) findGrade(n node) grade {
 	case "call":
 		return f.gradeCall(call{n, f.dotted(n.field("function"))})
 	case "subscript":
-		if g := f.grade(n.field("value")); g != scalar {
-			return g
-		}
-		return unknown
+		return f.gradeSubscript(n)
 	case "integer", "float", "string", "true", "false", "none", "concatenated_string", "comparison_operator",
 		"not_operator",
 		"lambda":
@@ -267,21 +185,73 @@ func (f *file) gradeName(n node) grade {
 			continue
 		}
 		g := f.gradeBinding(b)
-		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn {
-			return strong
+		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn && !f.cleaned(fn, name) {
+			return f.backedGrade(fn, n)
 		}
 		return g
 	}
-	if fn := f.function(n); fn.backed[name] {
-		return strong
+	fn := f.function(n)
+	if fn.backed[name] {
+		return f.backedGrade(fn, n)
+	}
+	if fn.isParam[name] && len(fn.bindings[name]) == 0 {
+		return f.gradeParam(fn, name)
 	}
 	return unknown
 }
 
+// cleaned reports whether a function detaches what it keeps of a dict: output["loss"] = output["loss"].detach().
+func (f *file) cleaned(fn *function, name string) bool {
+	for _, b := range fn.bindings[name+"[]"] {
+		if f.spend(1); b.kind == "=" && f.cutValue(b.value) {
+			return true
+		}
+	}
+	return false
+}
+
+// backedGrade is the grade of what a function asks the gradients of: where it returns that, the graph has been used.
+func (f *file) backedGrade(fn *function, n node) grade {
+	up := n.parent()
+	for up.is("tuple", "expression_list", "list", "dictionary", "pair", "parenthesized_expression", "binary_operator",
+		"conditional_expression") {
+		f.spend(1)
+		up = up.parent()
+	}
+	if up.is("return_statement") && f.freed(fn) {
+		return used
+	}
+	return strong
+}
+
+// gradeSubscript is the grade of an item by its key or number.
+func (f *file) gradeSubscript(n node) (g grade) {
+	switch key := n.field("subscript"); {
+	case unquoted(key) != "":
+		g = f.gradeKey(n.field("value"), unquoted(key))
+	case key.is("integer") && number(key) >= 0:
+		g = f.gradePart(n.field("value"), []int{number(key)})
+	default:
+		g = f.grade(n.field("value"))
+	}
+	if g == scalar && unquoted(n.field("subscript")) == "" &&
+		!(n.field("value").is("attribute") && flatPart[n.field("value").field("attribute").text()]) {
+		return unknown
+	}
+	return g
+}
+
 // gradeBinding is the grade of what a statement gives a name.
 func (f *file) gradeBinding(b binding) grade {
-	if b.kind == "for" && f.kindOf(b.at) == stepLoop && b.at.is("for_statement") {
-		return unknown // a batch
+	switch {
+	case b.kind == "for":
+		g := f.gradeItem(b.value, b.path)
+		if g != scalar && b.at.is("for_statement") && f.kindOf(b.at) == stepLoop {
+			return unknown // a batch
+		}
+		return g
+	case b.kind == "=":
+		return f.gradePart(b.value, b.path)
 	}
 	return f.grade(b.value)
 }
@@ -346,14 +316,19 @@ func (f *file) gradeCall(c call) grade {
 	switch {
 	case !on.ok() && builtinScalar[name], on.ok() && toScalar[name]:
 		return scalar
+	case name == "map" && !on.ok() && builtinScalar[c.arg(0).text()]: // map(float, losses)
+		return scalar
 	case on.ok() && toDetached[name]:
 		return detached
-	case name == "sum" && !on.ok(), name == "list", name == "tuple", name == "dict":
+	case pureNumber[name] && !on.ok(), name == "list", name == "tuple", name == "dict":
 		return f.gradeAll(append(c.args(), c.values()...))
 	}
 	if strings.HasPrefix(c.name, "torch.") || strings.HasPrefix(c.name, "F.") || strings.HasPrefix(c.name,
 		"nn.functional.") {
 		return f.gradeTorch(c)
+	}
+	if key := unquoted(c.arg(0)); on.ok() && key != "" && (name == "get" || name == "pop") {
+		return f.gradeKey(on, key)
 	}
 	if on.ok() && sameTensor[name] {
 		return f.grade(on)
@@ -381,6 +356,9 @@ func (f *file) gradeCall(c call) grade {
 	}
 	return unknown
 }
+
+// pureNumber are Python's functions that return what they are given, or a number made of it.
+var pureNumber = set("sum", "abs", "max", "min", "pow", "sorted", "reversed")
 
 func (c call) values() (list []node) {
 	for _, n := range c.field("arguments").children() {
@@ -410,18 +388,9 @@ func (f *file) gradeTorch(c call) grade {
 
 // gradeOwn follows a call of the file's own function to what it returns.
 func (f *file) gradeOwn(c call) (g grade) {
-	on := c.receiver()
-	if on.ok() && on.text() != "self" {
-		return unknown
-	}
-	for _, fn := range f.fnNamed[c.last()] {
-		f.spend(1)
-		if (fn.class != nil) != on.ok() ||
-			on.ok() && fn.class != f.classAt(c.node) {
-			continue
-		}
+	for _, fn := range f.resolve(c) {
 		for _, r := range fn.returns {
-			g = max(g, f.grade(r))
+			g = max(g, fn.file.grade(r))
 		}
 	}
 	return g

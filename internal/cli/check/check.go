@@ -30,6 +30,12 @@ type options struct {
 	selected  []string
 	ignored   []string
 	explain   string
+
+	stdinName     string
+	forceExclude  bool
+	fileIgnores   []string // PATTERN:RULE
+	baseline      string
+	writeBaseline string
 }
 
 // formats are the forms of output, by name.
@@ -47,12 +53,16 @@ func (a *commands) checkCommand() *cobra.Command {
 			"imported or run. With a session\n" +
 			"(--session DIR, or one named before the command) each finding has what was measured beside it, the " +
 			"largest first.\n" +
-			"# memgauge: ignore[MG101] reason silences a line; [tool.memgauge.check] in pyproject.toml sets select, " +
-			"ignore, exclude and\n" +
-			"per-file-ignores. Exit code 3 means that there are findings.",
+			"# memgauge: ignore[MG101] reason silences a line, as does # noqa: MG101; [tool.memgauge.check] in " +
+			"pyproject.toml sets select,\n" +
+			"ignore, exclude, force-exclude and per-file-ignores. PATH - is standard input. Exit code 3 means that " +
+			"there are findings, 2 a mistake\n" +
+			"on the command line or in the configuration, also a PATH that is not there.",
 		Example: "  memgauge check train.py src/\n" +
 			"  memgauge check --diff . && memgauge check --fix .\n" +
 			"  memgauge check --session runs/7 train.py\n" +
+			"  memgauge check --stdin-filename src/train.py - < draft.py\n" +
+			"  memgauge check --write-baseline known.json . && memgauge check --baseline known.json .\n" +
 			"  memgauge check --explain MG101",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return a.check(c.Context(), o, args) },
@@ -64,6 +74,14 @@ func (a *commands) checkCommand() *cobra.Command {
 	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
 	f.StringSliceVar(&o.ignored, "ignore", nil, "without these `RULES`")
 	f.StringVar(&o.explain, "explain", "", "say what a `RULE` means, why, and how to do better; all lists them")
+	f.StringVar(&o.stdinName, "stdin-filename", "",
+		"the `NAME` of what comes from standard input (PATH -), for messages "+
+			"and settings")
+	f.BoolVar(&o.forceExclude, "force-exclude", false,
+		"leave out excluded files even if they are named, as pre-commit does")
+	f.StringSliceVar(&o.fileIgnores, "per-file-ignores", nil, "`PATTERN:RULE` pairs: tests/*:MG405")
+	f.StringVar(&o.baseline, "baseline", "", "don't tell the findings that `FILE` has")
+	f.StringVar(&o.writeBaseline, "write-baseline", "", "write all findings to `FILE`, to be known from now on")
 	return c
 }
 
@@ -74,6 +92,7 @@ type result struct {
 	version  string
 	mended   int
 	foreign  []string // settings of strangers, which were left out
+	old      int // findings of the baseline
 }
 
 // measured is a finding with a session's measurements at its line.
@@ -90,6 +109,12 @@ func (o options) validate(paths []string) error {
 		return remedy.Add(errors.New("check: no PATH"), "memgauge check . checks everything below this directory")
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
+	case slices.Contains(paths, stdin) && len(paths) > 1:
+		return errors.New("check: PATH - stands alone: standard input is one file")
+	case o.stdinName != "" && !slices.Contains(paths, stdin):
+		return errors.New("check: --stdin-filename needs PATH -")
+	case o.baseline != "" && o.writeBaseline != "":
+		return errors.New("check: --baseline and --write-baseline exclude each other")
 	case formats[o.format] == nil:
 		return remedy.Add(fmt.Errorf("check: --format %q: unknown", o.format),
 			"formats are text, json, sarif, github, junit")
@@ -99,6 +124,13 @@ func (o options) validate(paths []string) error {
 	}
 	if err := (check.Selection{Ignore: o.ignored}).Check(); err != nil {
 		return fmt.Errorf("check: --ignore: %w", err)
+	}
+	for _, pair := range o.fileIgnores {
+		pattern, rule, ok := strings.Cut(pair, ":")
+		if err := (check.Selection{Ignore: []string{rule}}).Check(); !ok || pattern == "" || err != nil {
+			return remedy.Add(fmt.Errorf("check: --per-file-ignores %q: want PATTERN:RULE", pair),
+				"memgauge check --explain all lists the rules")
+		}
 	}
 	return nil
 }
@@ -110,9 +142,12 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	if o.explain != "" {
 		return a.explain(o.explain)
 	}
+	if slices.Contains(paths, stdin) {
+		return a.checkStdin(ctx, o)
+	}
 	r, texts, err := o.read(paths)
 	if err != nil {
-		return fmt.Errorf("check: %w", err)
+		return app.Usage(fmt.Errorf("check: %w", err))
 	}
 	r.version = app.Version
 	slices.Sort(r.foreign)
@@ -139,6 +174,9 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 			return replace(path, m.before, m.after, slices.Contains(paths, path))
 		})
 	}
+	if err == nil {
+		err = r.compare(o)
+	}
 	if err == nil && !o.diff {
 		err = formats[o.format](&out, r)
 	}
@@ -150,6 +188,22 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	}
 	if len(r.findings) > 0 {
 		return app.Exit(app.ExitFindings, nil)
+	}
+	return nil
+}
+
+// compare takes out what the baseline knows, or writes it.
+func (r *result) compare(o options) error {
+	switch {
+	case o.baseline != "":
+		if err := r.known(o.baseline); err != nil {
+			return app.Usage(fmt.Errorf("check: %w", err))
+		}
+	case o.writeBaseline != "":
+		if err := r.writeBaseline(o.writeBaseline); err != nil {
+			return fmt.Errorf("check: --write-baseline: %w", err)
+		}
+		r.old, r.findings = len(r.findings), nil
 	}
 	return nil
 }
@@ -173,9 +227,15 @@ func (o options) read(paths []string) (*result, map[string]text, error) {
 			return nil, nil, err
 		}
 		r.foreign = append(r.foreign, config.Foreign...)
-		files, err := config.Files([]string{path})
+		config.ForceExclude = config.ForceExclude || o.forceExclude
+		files, unread, err := config.Files([]string{path})
 		if err != nil {
 			return nil, nil, remedy.Add(err, "name files or directories that exist")
+		}
+		for _, f := range unread {
+			if o.selection(config).Has(f.Rule) {
+				r.findings = append(r.findings, measured{Finding: f})
+			}
 		}
 		files = slices.DeleteFunc(files, func(f string) bool { _, seen := texts[f]; return seen })
 		o.readFiles(r, texts, files, config)
@@ -189,6 +249,19 @@ func (o options) selection(c check.Config) check.Selection {
 		s.Select = c.Select
 	}
 	return s
+}
+
+// rulesFor are the rules for one file, less those that the command line takes out for it.
+func (o options) rulesFor(c check.Config, path string) check.Selection {
+	more := check.Config{Dir: c.Dir, PerFileIgnores: map[string][]string{}}
+	if more.Dir == "" {
+		more.Dir, _ = os.Getwd()
+	}
+	for _, pair := range o.fileIgnores {
+		pattern, rule, _ := strings.Cut(pair, ":")
+		more.PerFileIgnores[pattern] = append(more.PerFileIgnores[pattern], rule)
+	}
+	return more.For(path, c.For(path, o.selection(c)))
 }
 
 func (o options) readFiles(r *result, texts map[string]text, files []string, config check.Config) {
@@ -206,7 +279,7 @@ func (o options) readFiles(r *result, texts map[string]text, files []string, con
 				if room.Acquire(context.Background(), weight) != nil {
 					continue // never: nothing weighs more than there is room
 				}
-				rules := config.For(files[i], o.selection(config))
+				rules := o.rulesFor(config, files[i])
 				found, data := check.Read(files[i], rules)
 				room.Release(weight)
 				all[i].found = found

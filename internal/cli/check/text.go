@@ -36,6 +36,9 @@ func writeText(out *bytes.Buffer, r *result) error {
 	if r.mended > 0 {
 		fmt.Fprintf(out, "Mended %s. ", doc.Plural(r.mended, "finding"))
 	}
+	if r.old > 0 {
+		fmt.Fprintf(out, "%s in the baseline. ", doc.Plural(r.old, "finding"))
+	}
 	if len(r.findings) == 0 {
 		fmt.Fprintf(out, "No findings in %s.\n", doc.Plural(r.files, "file"))
 		return nil

@@ -191,7 +191,7 @@ func unpack(wheel, to string) error {
 // measure checks one tree.
 func measure(name, tree string, known map[string][2]string) (Package, error) {
 	p := Package{Name: name}
-	files, err := check.Config{}.Files([]string{tree})
+	files, _, err := check.Config{}.Files([]string{tree})
 	if err != nil {
 		return p, err
 	}
