@@ -3,7 +3,13 @@ import { answer, held, heldShot, shotAnswer } from "./held";
 import { key, keyHeader } from "./key";
 
 export class Trouble extends Error {
-  constructor(message: string, public hint = "", public status = 0) { super(message); }
+  constructor(
+    message: string,
+    public hint = "",
+    public status = 0,
+  ) {
+    super(message);
+  }
 }
 
 async function failure(r: Response): Promise<Trouble> {

@@ -2,25 +2,49 @@
 import { type Tile, boxBytes, rest, tileColumns } from "./snapapi";
 
 // uses are the colours of what blocks are for, in the server's order; apart for any kind of colour vision.
-export const uses: [string, string][] = [["unknown", "#8c8c8c"], ["parameters", "#0072b2"], ["gradients", "#e69f00"],
-  ["optimizer state", "#cc79a7"], ["activations", "#009e73"], ["temporaries", "#56b4e9"]];
+export const uses: [string, string][] = [
+  ["unknown", "#8c8c8c"],
+  ["parameters", "#0072b2"],
+  ["gradients", "#e69f00"],
+  ["optimizer state", "#cc79a7"],
+  ["activations", "#009e73"],
+  ["temporaries", "#56b4e9"],
+];
 
-export interface Sight { from: number; to: number; low: number; high: number } // events, bytes
+export interface Sight {
+  from: number;
+  to: number;
+  low: number;
+  high: number;
+} // events, bytes
 
 export interface Scene {
   tiles: { tile: Tile; from: number; to: number }[]; // a tile, and the events of it that are shown
-  sight: Sight; bySite: boolean; picked: number; dark: boolean;
+  sight: Sight;
+  bySite: boolean;
+  picked: number;
+  dark: boolean;
 }
 
-export interface Painter { kind: "webgl2" | "2d"; draw(s: Scene): void; forget(t: Tile): void; close(): void }
+export interface Painter {
+  kind: "webgl2" | "2d";
+  draw(s: Scene): void;
+  forget(t: Tile): void;
+  close(): void;
+}
 
 const wide = (t: Tile) => 2 ** t.level;
-const restInk = (dark: boolean): [number, number, number] => dark ? [58, 66, 78] : [205, 211, 218];
+const restInk = (dark: boolean): [number, number, number] => (dark ? [58, 66, 78] : [205, 211, 218]);
 
 // hue gives a line of code one of 24 colours, light or dark enough to lie beside each other.
 function ofSite(hue: number): [number, number, number] {
-  const h = (hue % 24) / 24 * 6, l = [0.46, 0.58, 0.7][Math.floor(hue / 24) % 3], c = 0.36;
-  const f = (n: number) => { const k = (n + h * 2) % 12; return l - c * Math.min(l, 1 - l) * 2 * Math.max(-1, Math.min(k - 3, 9 - k, 1)) * 0.7; };
+  const h = ((hue % 24) / 24) * 6,
+    l = [0.46, 0.58, 0.7][Math.floor(hue / 24) % 3],
+    c = 0.36;
+  const f = (n: number) => {
+    const k = (n + h * 2) % 12;
+    return l - c * Math.min(l, 1 - l) * 2 * Math.max(-1, Math.min(k - 3, 9 - k, 1)) * 0.7;
+  };
   return [f(0) * 255, f(8) * 255, f(4) * 255];
 }
 
@@ -31,7 +55,7 @@ const rgb = (hex: string): [number, number, number] => {
 const useColors = uses.map(([, c]) => rgb(c));
 
 export function colorOf(use: number, hue: number, bySite: boolean, dark: boolean): [number, number, number] {
-  return use === 255 ? restInk(dark) : bySite ? ofSite(hue) : useColors[use] ?? useColors[0];
+  return use === 255 ? restInk(dark) : bySite ? ofSite(hue) : (useColors[use] ?? useColors[0]);
 }
 
 const perRow = 256; // boxes in a row of a tile's texture
@@ -76,7 +100,10 @@ void main() {
 
 function program(g: WebGL2RenderingContext): WebGLProgram | null {
   const p = g.createProgram()!;
-  for (const [kind, text] of [[g.VERTEX_SHADER, vertex], [g.FRAGMENT_SHADER, fragment]] as const) {
+  for (const [kind, text] of [
+    [g.VERTEX_SHADER, vertex],
+    [g.FRAGMENT_SHADER, fragment],
+  ] as const) {
     const s = g.createShader(kind)!;
     g.shaderSource(s, text);
     g.compileShader(s);
@@ -87,16 +114,31 @@ function program(g: WebGL2RenderingContext): WebGLProgram | null {
 }
 
 function gl(canvas: HTMLCanvasElement): Painter | null {
-  const g = canvas.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true, preserveDrawingBuffer: false });
+  const g = canvas.getContext("webgl2", {
+    antialias: false,
+    alpha: true,
+    premultipliedAlpha: true,
+    preserveDrawingBuffer: false,
+  });
   const p = g && program(g);
   if (!g || !p) return null;
   // A tile lies in a texture and is drawn in one go. As instances its boxes would each be a draw of their own to a
   // software renderer.
-  const made = new Map<Tile, WebGLTexture>(), none = g.createVertexArray()!;
+  const made = new Map<Tile, WebGLTexture>(),
+    none = g.createVertexArray()!;
   const at = (name: string) => g.getUniformLocation(p, name);
-  const where = { across: at("across"), up: at("up"), palette: at("palette"), resting: at("resting"), bySite: at("bySite"), picked: at("picked") };
+  const where = {
+    across: at("across"),
+    up: at("up"),
+    palette: at("palette"),
+    resting: at("resting"),
+    bySite: at("bySite"),
+    picked: at("picked"),
+  };
   const load = (t: Tile) => {
-    const texture = g.createTexture()!, high = Math.max(1, Math.ceil(t.count / perRow)), wide = perRow * boxBytes / 4;
+    const texture = g.createTexture()!,
+      high = Math.max(1, Math.ceil(t.count / perRow)),
+      wide = (perRow * boxBytes) / 4;
     const words = new Uint32Array(wide * high);
     words.set(new Uint32Array(t.bytes));
     g.bindTexture(g.TEXTURE_2D, texture);
@@ -109,20 +151,34 @@ function gl(canvas: HTMLCanvasElement): Painter | null {
   return {
     kind: "webgl2",
     draw({ tiles, sight, bySite, picked, dark }) {
-      const w = canvas.width, h = canvas.height, length = sight.to - sight.from;
+      const w = canvas.width,
+        h = canvas.height,
+        length = sight.to - sight.from;
       g.viewport(0, 0, w, h);
       g.clearColor(0, 0, 0, 0);
       g.clear(g.COLOR_BUFFER_BIT);
       g.useProgram(p);
       g.bindVertexArray(none);
-      g.uniform3fv(where.palette, useColors.flatMap((c) => c.map((v) => v / 255)));
-      g.uniform3fv(where.resting, restInk(dark).map((v) => v / 255));
+      g.uniform3fv(
+        where.palette,
+        useColors.flatMap((c) => c.map((v) => v / 255)),
+      );
+      g.uniform3fv(
+        where.resting,
+        restInk(dark).map((v) => v / 255),
+      );
       g.uniform1i(where.bySite, bySite ? 1 : 0);
       g.uniform1ui(where.picked, picked >>> 0);
       g.uniform4f(where.up, sight.low, 1 / Math.max(1, sight.high - sight.low), w, h);
       for (const { tile, from, to } of tiles) {
         const first = tile.index * tileColumns * wide(tile);
-        g.uniform4f(where.across, wide(tile) / length, (first - sight.from) / length, (from - sight.from) / length, (to - sight.from) / length);
+        g.uniform4f(
+          where.across,
+          wide(tile) / length,
+          (first - sight.from) / length,
+          (from - sight.from) / length,
+          (to - sight.from) / length,
+        );
         g.bindTexture(g.TEXTURE_2D, made.get(tile) ?? load(tile));
         g.drawArrays(g.TRIANGLES, 0, 6 * tile.count);
       }
@@ -133,7 +189,11 @@ function gl(canvas: HTMLCanvasElement): Painter | null {
       g.deleteTexture(texture);
       made.delete(t);
     },
-    close() { for (const t of [...made.keys()]) this.forget(t); g.deleteVertexArray(none); g.deleteProgram(p); },
+    close() {
+      for (const t of [...made.keys()]) this.forget(t);
+      g.deleteVertexArray(none);
+      g.deleteProgram(p);
+    },
   };
 }
 
@@ -142,7 +202,10 @@ function plain(canvas: HTMLCanvasElement): Painter {
   return {
     kind: "2d",
     draw({ tiles, sight, bySite, picked, dark }) {
-      const w = canvas.width, h = canvas.height, across = w / (sight.to - sight.from), up = h / Math.max(1, sight.high - sight.low);
+      const w = canvas.width,
+        h = canvas.height,
+        across = w / (sight.to - sight.from),
+        up = h / Math.max(1, sight.high - sight.low);
       g.clearRect(0, 0, w, h);
       for (const { tile, from, to } of tiles) {
         g.save();
@@ -150,8 +213,10 @@ function plain(canvas: HTMLCanvasElement): Painter {
         g.rect((from - sight.from) * across, 0, (to - from) * across, h);
         g.clip();
         each(tile, (b) => {
-          const x = (b.from - sight.from) * across, y = h - (b.bottom + b.bytes - sight.low) * up;
-          const bw = (b.to - b.from) * across, bh = b.bytes * up;
+          const x = (b.from - sight.from) * across,
+            y = h - (b.bottom + b.bytes - sight.low) * up;
+          const bw = (b.to - b.from) * across,
+            bh = b.bytes * up;
           if (x > w || x + bw < 0 || y > h || y + bh < 0) return;
           const c = b.id === picked && b.id !== rest ? [214, 94, 0] : colorOf(b.use, b.hue, bySite, dark);
           g.fillStyle = `rgb(${c.map((v) => Math.round(v)).join()})`;
@@ -165,21 +230,40 @@ function plain(canvas: HTMLCanvasElement): Painter {
   };
 }
 
-export interface Drawn { from: number; to: number; bottom: number; bytes: number; id: number; use: number; hue: number }
+export interface Drawn {
+  from: number;
+  to: number;
+  bottom: number;
+  bytes: number;
+  id: number;
+  use: number;
+  hue: number;
+}
 
 // each calls f for the boxes of a tile, in events.
 export function each(t: Tile, f: (b: Drawn) => void) {
-  const first = t.index * tileColumns, w = wide(t), v = t.boxes;
+  const first = t.index * tileColumns,
+    w = wide(t),
+    v = t.boxes;
   for (let i = 0, o = 0; i < t.count; i++, o += boxBytes) {
-    f({ from: (first + v.getUint16(o, true)) * w, to: (first + v.getUint16(o + 2, true)) * w, bottom: v.getFloat32(o + 4, true),
-      bytes: v.getFloat32(o + 8, true), id: v.getUint32(o + 12, true), use: v.getUint8(o + 16), hue: v.getUint16(o + 18, true) });
+    f({
+      from: (first + v.getUint16(o, true)) * w,
+      to: (first + v.getUint16(o + 2, true)) * w,
+      bottom: v.getFloat32(o + 4, true),
+      bytes: v.getFloat32(o + 8, true),
+      id: v.getUint32(o + 12, true),
+      use: v.getUint8(o + 16),
+      hue: v.getUint16(o + 18, true),
+    });
   }
 }
 
 // hit is the box at a moment and a height.
 export function hit(t: Tile, event: number, height: number): Drawn | null {
   let found: Drawn | null = null;
-  each(t, (b) => { if (b.from <= event && event < b.to && b.bottom <= height && height < b.bottom + b.bytes) found = b; });
+  each(t, (b) => {
+    if (b.from <= event && event < b.to && b.bottom <= height && height < b.bottom + b.bytes) found = b;
+  });
   return found;
 }
 

@@ -6,8 +6,12 @@ const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function bytes(n: number | null | undefined): string {
   if (n == null) return "–";
-  let v = Math.abs(n), i = 0;
-  while (v >= 1023.95 && i < units.length - 1) { v /= 1024; i++; }
+  let v = Math.abs(n),
+    i = 0;
+  while (v >= 1023.95 && i < units.length - 1) {
+    v /= 1024;
+    i++;
+  }
   const digits = i === 0 || v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2;
   return `${n < 0 ? "−" : ""}${v.toFixed(digits)} ${units[i]}`;
 }
@@ -19,7 +23,7 @@ export const mib = (n: number | null) => (n ?? 0) * 2 ** 20;
 
 export const rate = (x: Finding) => mib(x.by_time ? x.rate_mb_per_second : x.rate_mb_per_step);
 
-export const count = (n: number | null | undefined) => n == null ? "–" : Math.round(n).toLocaleString(lang());
+export const count = (n: number | null | undefined) => (n == null ? "–" : Math.round(n).toLocaleString(lang()));
 
 export const percent = (f: number, digits = 0) => `${(100 * f).toFixed(digits)} %`;
 
@@ -40,7 +44,12 @@ export function clock(us: number, seconds = true): string {
   const key = lang() + seconds;
   let c = clocks.get(key);
   if (!c) {
-    c = new Intl.DateTimeFormat(lang(), { hour12: false, hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}) });
+    c = new Intl.DateTimeFormat(lang(), {
+      hour12: false,
+      hour: "2-digit",
+      minute: "2-digit",
+      ...(seconds ? { second: "2-digit" } : {}),
+    });
     clocks.set(key, c);
   }
   return c.format(us / 1000);

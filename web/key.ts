@@ -12,22 +12,36 @@ function enter(): boolean {
   const [, token, rest] = /^#token=([^/]+)(.*)$/.exec(location.hash) ?? [];
   if (!token) return false;
   history.replaceState(null, "", "#" + (rest || "/"));
-  entering = fetch("/api/enter", { method: "POST", body: decodeURIComponent(token) }).then(async (r) => {
-    if (!r.ok) return; // the first question says what is wrong
-    mine = (await r.json()).key;
-    try { localStorage.setItem(store, mine); } catch { /* this page alone has it */ }
-  }).catch(() => {});
+  entering = fetch("/api/enter", { method: "POST", body: decodeURIComponent(token) })
+    .then(async (r) => {
+      if (!r.ok) return; // the first question says what is wrong
+      mine = (await r.json()).key;
+      try {
+        localStorage.setItem(store, mine);
+      } catch {
+        /* this page alone has it */
+      }
+    })
+    .catch(() => {});
   return true;
 }
 
 function known(): string {
-  try { return localStorage.getItem(store) || mine; } catch { return mine; }
+  try {
+    return localStorage.getItem(store) || mine;
+  } catch {
+    return mine;
+  }
 }
 
 enter();
-addEventListener("hashchange", () => { // the address was opened again, perhaps that of a server which began since
+addEventListener("hashchange", () => {
+  // the address was opened again, perhaps that of a server which began since
   const before = known();
-  if (enter()) void entering.then(() => { if (known() !== before) location.reload(); });
+  if (enter())
+    void entering.then(() => {
+      if (known() !== before) location.reload();
+    });
 });
 
 export async function key(): Promise<string> {

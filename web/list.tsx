@@ -15,44 +15,105 @@ export function List() {
     const timer = setInterval(() => document.hidden || list.again(), refreshEvery);
     return () => clearInterval(timer);
   }, []);
-  return <>
-    <div class="bar"><h1>{t("sessions")}</h1>
-      <input type="search" placeholder={t("search")} aria-label={t("search")} value={text}
-        onInput={(e) => setText(e.currentTarget.value)} /></div>
-    <Shown of={list}>{(l) => {
-      const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
-      const found = l.sessions.filter((s) => {
-        const all = `${s.id} ${s.name} ${(s.command ?? []).join(" ")} ${s.state}`.toLowerCase();
-        return wanted.every((w) => all.includes(w));
-      });
-      return <>
-        {l.unread.map((u) => <p class="state bad">{u}</p>)}
-        {l.sessions.length === 0 ? <div class="state"><p>{t("nosessions")}</p><p class="hint">{t("nosessionshint")}</p></div>
-          : found.length === 0 ? <p class="state">{t("nomatch")}</p>
-            : <ul class="sessions" aria-label={t("sessions")}>{found.map((s) => <Row key={s.id} s={s} />)}</ul>}
-      </>;
-    }}</Shown>
-  </>;
+  return (
+    <>
+      <div class="bar">
+        <h1>{t("sessions")}</h1>
+        <input
+          type="search"
+          placeholder={t("search")}
+          aria-label={t("search")}
+          value={text}
+          onInput={(e) => setText(e.currentTarget.value)}
+        />
+      </div>
+      <Shown of={list}>
+        {(l) => {
+          const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
+          const found = l.sessions.filter((s) => {
+            const all = `${s.id} ${s.name} ${(s.command ?? []).join(" ")} ${s.state}`.toLowerCase();
+            return wanted.every((w) => all.includes(w));
+          });
+          return (
+            <>
+              {l.unread.map((u) => (
+                <p class="state bad">{u}</p>
+              ))}
+              {l.sessions.length === 0 ? (
+                <div class="state">
+                  <p>{t("nosessions")}</p>
+                  <p class="hint">{t("nosessionshint")}</p>
+                </div>
+              ) : found.length === 0 ? (
+                <p class="state">{t("nomatch")}</p>
+              ) : (
+                <ul class="sessions" aria-label={t("sessions")}>
+                  {found.map((s) => (
+                    <Row key={s.id} s={s} />
+                  ))}
+                </ul>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+    </>
+  );
 }
 
 function Row({ s }: { s: Listed }) {
   // of a finished session nothing changes; of a live one the list is asked again, and each time this too
   const brief = useLoad<Brief>((signal) => get(of(s.id, "brief"), signal), [s.id, s.live ? s.rows : 0]);
   const b = brief.value;
-  return <li class={s.live ? "live" : ""}>
-    <a href={link(s.id)}>
-      <span class="who"><strong>{s.name}</strong> <small>{s.id}</small></span>
-      <code class="cmd">{(s.command ?? []).join(" ")}</code>
-    </a>
-    <dl>
-      <div><dt>{t("state")}</dt><dd>{s.live ? <span class="chip live">● {s.state === "running" ? t("running") : s.state}</span> : s.state}</dd></div>
-      <div><dt>{t("verdict")}</dt><dd><Verdict value={b?.verdict} /></dd></div>
-      <div><dt>{t("peak")}</dt><dd>{f.bytes(b?.peak)} / {f.bytes(b?.limit)}
-        {b?.peak && b.limit ? <meter aria-label={t("peak")} min={0} max={b.limit} value={b.peak} high={b.limit * 0.85} /> : null}</dd></div>
-      <div><dt>{t("steps")}</dt><dd>{f.count(b?.steps)}</dd></div>
-      {s.ranks && s.ranks.length > 1 && <div><dt>{t("ranks")}</dt><dd>{s.ranks.length}</dd></div>}
-      <div><dt>{t("disk")}</dt><dd>{f.bytes(s.disk_bytes)}</dd></div>
-      <div><dt>{t("started")}</dt><dd>{f.moment(s.started)}</dd></div>
-    </dl>
-  </li>;
+  return (
+    <li class={s.live ? "live" : ""}>
+      <a href={link(s.id)}>
+        <span class="who">
+          <strong>{s.name}</strong> <small>{s.id}</small>
+        </span>
+        <code class="cmd">{(s.command ?? []).join(" ")}</code>
+      </a>
+      <dl>
+        <div>
+          <dt>{t("state")}</dt>
+          <dd>
+            {s.live ? <span class="chip live">● {s.state === "running" ? t("running") : s.state}</span> : s.state}
+          </dd>
+        </div>
+        <div>
+          <dt>{t("verdict")}</dt>
+          <dd>
+            <Verdict value={b?.verdict} />
+          </dd>
+        </div>
+        <div>
+          <dt>{t("peak")}</dt>
+          <dd>
+            {f.bytes(b?.peak)} / {f.bytes(b?.limit)}
+            {b?.peak && b.limit ? (
+              <meter aria-label={t("peak")} min={0} max={b.limit} value={b.peak} high={b.limit * 0.85} />
+            ) : null}
+          </dd>
+        </div>
+        <div>
+          <dt>{t("steps")}</dt>
+          <dd>{f.count(b?.steps)}</dd>
+        </div>
+        {s.ranks && s.ranks.length > 1 && (
+          <div>
+            <dt>{t("ranks")}</dt>
+            <dd>{s.ranks.length}</dd>
+          </div>
+        )}
+        <div>
+          <dt>{t("disk")}</dt>
+          <dd>{f.bytes(s.disk_bytes)}</dd>
+        </div>
+        <div>
+          <dt>{t("started")}</dt>
+          <dd>{f.moment(s.started)}</dd>
+        </div>
+      </dl>
+    </li>
+  );
 }

@@ -9,20 +9,39 @@ import { dark, useLatest } from "./state";
 import { type Layers, Strips, highest, layersOf } from "./strips";
 import type { View } from "./tiles";
 
-export interface Fan { from: number; level: number; limit: number; low: number; mid: number; high: number } // µs, bytes
+export interface Fan {
+  from: number;
+  level: number;
+  limit: number;
+  low: number;
+  mid: number;
+  high: number;
+} // µs, bytes
 
 export interface PanelProps {
-  title: string; data: Columns | null; view: View; events: Event[]; fan?: Fan; lines: boolean; cursor: number | null;
+  title: string;
+  data: Columns | null;
+  view: View;
+  events: Event[];
+  fan?: Fan;
+  lines: boolean;
+  cursor: number | null;
   steps: { t: number[]; step: (number | null)[] } | null; // drawn by step where it is given
-  onZoom: (v: View) => void; onHover: (t: number | null) => void; onPin: (t: number) => void;
+  onZoom: (v: View) => void;
+  onHover: (t: number | null) => void;
+  onPin: (t: number) => void;
 }
 
-const height = () => innerHeight < 500 ? 120 : innerWidth < 600 ? 150 : 190;
+const height = () => (innerHeight < 500 ? 120 : innerWidth < 600 ? 150 : 190);
 
 export function Panel(props: PanelProps) {
-  const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null), now = useLatest(props);
-  const shape = useMemo(() => props.data && layersOf(props.data, props.lines), [props.data, props.lines]), drawn = useLatest(shape);
-  const keys = shape ? shape.keys.join() : "", moved = useRef(0);
+  const box = useRef<HTMLDivElement>(null),
+    plot = useRef<uPlot | null>(null),
+    now = useLatest(props);
+  const shape = useMemo(() => props.data && layersOf(props.data, props.lines), [props.data, props.lines]),
+    drawn = useLatest(shape);
+  const keys = shape ? shape.keys.join() : "",
+    moved = useRef(0);
   useEffect(() => {
     const el = box.current; // the observer may speak once more when it has gone
     if (!el || !keys) return;
@@ -35,7 +54,12 @@ export function Panel(props: PanelProps) {
     const fit = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: height() }));
     fit.observe(el);
     dark.addEventListener("change", make);
-    return () => { fit.disconnect(); dark.removeEventListener("change", make); plot.current?.destroy(); plot.current = null; };
+    return () => {
+      fit.disconnect();
+      dark.removeEventListener("change", make);
+      plot.current?.destroy();
+      plot.current = null;
+    };
   }, [keys, props.lines]);
   // while the view moves, the bytes keep their scale as long as they fit
   useLayoutEffect(() => {
@@ -47,17 +71,41 @@ export function Panel(props: PanelProps) {
     const timer = setTimeout(() => plot.current && show(plot.current, drawn.current, now.current.view, false), rest);
     return () => clearTimeout(timer);
   }, [props.view.from, props.view.to]);
-  useEffect(() => { plot.current?.redraw(false); }, [props.fan, props.events, props.cursor]); // what lies over it alone
-  const c = props.data, last = c && at(c, props.cursor);
-  return <figure class="panel">
-    <figcaption>
-      <strong>{props.title}</strong>
-      {last && <span class="now">{f.bytes(last.whole)}{last.limit ? ` / ${f.bytes(last.limit)} (${f.percent(last.whole / last.limit)})` : ""}</span>}
-      {last && <ul class="legend">{last.parts.map(([k, v]) =>
-        <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" fill={colorOf(k)} /></svg>{t(k)} {f.bytes(v)}</li>)}</ul>}
-    </figcaption>
-    {keys ? <div ref={box} class="plot" role="img" aria-label={spoken(props)} /> : <p class="state">{c ? t("nothing") : t("loading")}</p>}
-  </figure>;
+  useEffect(() => {
+    plot.current?.redraw(false);
+  }, [props.fan, props.events, props.cursor]); // what lies over it alone
+  const c = props.data,
+    last = c && at(c, props.cursor);
+  return (
+    <figure class="panel">
+      <figcaption>
+        <strong>{props.title}</strong>
+        {last && (
+          <span class="now">
+            {f.bytes(last.whole)}
+            {last.limit ? ` / ${f.bytes(last.limit)} (${f.percent(last.whole / last.limit)})` : ""}
+          </span>
+        )}
+        {last && (
+          <ul class="legend">
+            {last.parts.map(([k, v]) => (
+              <li>
+                <svg width="10" height="10" aria-hidden="true">
+                  <rect width="10" height="10" fill={colorOf(k)} />
+                </svg>
+                {t(k)} {f.bytes(v)}
+              </li>
+            ))}
+          </ul>
+        )}
+      </figcaption>
+      {keys ? (
+        <div ref={box} class="plot" role="img" aria-label={spoken(props)} />
+      ) : (
+        <p class="state">{c ? t("nothing") : t("loading")}</p>
+      )}
+    </figure>
+  );
 }
 
 // at is the reading at a moment, else the last.
@@ -73,7 +121,8 @@ function at(c: Columns, moment: number | null) {
 function spoken(p: PanelProps): string {
   const c = p.data;
   if (!c || !c.t.length) return p.title;
-  let lo = Infinity, hi = 0;
+  let lo = Infinity,
+    hi = 0;
   c.t.forEach((t, i) => {
     if (t < p.view.from || t > p.view.to) return;
     lo = Math.min(lo, c.lo[i] ?? Infinity);
@@ -82,40 +131,69 @@ function spoken(p: PanelProps): string {
   return `${p.title}: ${t("range")} ${f.bytes(isFinite(lo) ? lo : 0)} – ${f.bytes(hi)}`;
 }
 
-const ink = () => dark.matches ? "#d5dae1" : "#30363d";
-const faint = () => dark.matches ? "#333a44" : "#e3e6ea";
+const ink = () => (dark.matches ? "#d5dae1" : "#30363d");
+const faint = () => (dark.matches ? "#333a44" : "#e3e6ea");
 
 // build makes the plot: uPlot has the axes, the cursor and the brush, strips have the memory.
 function build(box: HTMLElement, drawn: { current: Layers | null }, now: { current: PanelProps }): uPlot {
-  const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } }, strips = new Strips();
-  return new uPlot({
-    width: box.clientWidth, height: height(), legend: { show: false },
-    cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false }, sync: { key: "memgauge" } },
-    scales: { x: { time: true, auto: false }, y: { auto: false, range: (_, lo, hi) => [lo ?? 0, hi ?? 1] } },
-    axes: [
-      { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
-      { ...axis, size: innerWidth < 600 ? 72 : 78, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
-    ],
-    series: [{}],
-    hooks: {
-      // the memory first, then what lies over it
-      draw: [(u) => {
-        const { min, max } = u.scales.x, top = u.scales.y.max;
-        if (drawn.current && min != null && max != null && top) strips.draw(u.ctx, drawn.current, min * 1e6, max * 1e6, u.bbox, top, ink());
-        marks(u, now.current);
-      }],
-      setSelect: [(u) => {
-        if (u.select.width < 4) return;
-        const from = u.posToVal(u.select.left, "x") * 1e6, to = u.posToVal(u.select.left + u.select.width, "x") * 1e6;
-        u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-        now.current.onZoom({ from, to });
-      }],
-      setCursor: [(u) => {
-        if (u.cursor.event) now.current.onHover(u.cursor.left != null && u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") * 1e6 : null);
-      }],
-      ready: [(u) => listen(u, now)],
+  const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } },
+    strips = new Strips();
+  return new uPlot(
+    {
+      width: box.clientWidth,
+      height: height(),
+      legend: { show: false },
+      cursor: {
+        y: false,
+        drag: { x: true, y: false, setScale: false },
+        points: { show: false },
+        sync: { key: "memgauge" },
+      },
+      scales: { x: { time: true, auto: false }, y: { auto: false, range: (_, lo, hi) => [lo ?? 0, hi ?? 1] } },
+      axes: [
+        { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
+        {
+          ...axis,
+          size: innerWidth < 600 ? 72 : 78,
+          values: (_, at) => at.map((v) => (v == null ? "" : f.bytes(v))),
+          splits: (_u, _i, _lo, max) => sizes(max),
+        },
+      ],
+      series: [{}],
+      hooks: {
+        // the memory first, then what lies over it
+        draw: [
+          (u) => {
+            const { min, max } = u.scales.x,
+              top = u.scales.y.max;
+            if (drawn.current && min != null && max != null && top)
+              strips.draw(u.ctx, drawn.current, min * 1e6, max * 1e6, u.bbox, top, ink());
+            marks(u, now.current);
+          },
+        ],
+        setSelect: [
+          (u) => {
+            if (u.select.width < 4) return;
+            const from = u.posToVal(u.select.left, "x") * 1e6,
+              to = u.posToVal(u.select.left + u.select.width, "x") * 1e6;
+            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            now.current.onZoom({ from, to });
+          },
+        ],
+        setCursor: [
+          (u) => {
+            if (u.cursor.event)
+              now.current.onHover(
+                u.cursor.left != null && u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") * 1e6 : null,
+              );
+          },
+        ],
+        ready: [(u) => listen(u, now)],
+      },
     },
-  }, [[]] as unknown as uPlot.AlignedData, box);
+    [[]] as unknown as uPlot.AlignedData,
+    box,
+  );
 }
 
 // sizes are round multiples of powers of two below max.
@@ -130,19 +208,26 @@ export function sizes(max: number): number[] {
 
 function labels(u: uPlot, at: number[], p: PanelProps): string[] {
   if (!p.steps) {
-    const fine = (u.scales.x.max! - u.scales.x.min!) < 600;
+    const fine = u.scales.x.max! - u.scales.x.min! < 600;
     return at.map((v) => f.clock(v * 1e6, fine));
   }
-  return at.map((v) => { const s = stepAt(p.steps!, v * 1e6); return s == null ? "" : f.count(s); });
+  return at.map((v) => {
+    const s = stepAt(p.steps!, v * 1e6);
+    return s == null ? "" : f.count(s);
+  });
 }
 
 export function stepAt(steps: { t: number[]; step: (number | null)[] }, moment: number): number | null {
   const { t: ts, step } = steps;
   if (!ts.length || moment < ts[0]) return null;
-  let lo = 0, hi = ts.length - 1;
-  while (lo < hi) { const mid = (lo + hi + 1) >> 1; ts[mid] <= moment ? lo = mid : hi = mid - 1; }
+  let lo = 0,
+    hi = ts.length - 1;
+  while (lo < hi) {
+    const mid = (lo + hi + 1) >> 1;
+    ts[mid] <= moment ? (lo = mid) : (hi = mid - 1);
+  }
   if (lo === ts.length - 1 || step[lo] == null || step[lo + 1] == null) return step[lo];
-  return step[lo]! + (step[lo + 1]! - step[lo]!) * (moment - ts[lo]) / (ts[lo + 1] - ts[lo]);
+  return step[lo]! + ((step[lo + 1]! - step[lo]!) * (moment - ts[lo])) / (ts[lo + 1] - ts[lo]);
 }
 
 const rest = 120; // ms without a move
@@ -151,7 +236,8 @@ const headroom = 1.06;
 // show draws once: data that are there already are not given again, and setting x draws all that hangs on it.
 function show(u: uPlot, l: Layers | null, view: View, moving: boolean) {
   if (!l) return;
-  const most = highest(l, view.from, view.to), had = u.scales.y.max ?? 0;
+  const most = highest(l, view.from, view.to),
+    had = u.scales.y.max ?? 0;
   let top = Math.max(1, most * headroom);
   if (moving && had >= most && had < 2 * top) top = had;
   else if (moving) top = Math.max(1, highest(l, -Infinity, Infinity) * headroom); // what comes next will fit too
@@ -165,8 +251,11 @@ function show(u: uPlot, l: Layers | null, view: View, moving: boolean) {
 
 // marks are drawn over the series: events, the limit, the moment that is pinned, and the forecast's fan.
 function marks(u: uPlot, p: PanelProps) {
-  const g = u.ctx, { left, top, width, height } = u.bbox, x = (us: number) => u.valToPos(us / 1e6, "x", true);
-  const y = (v: number) => u.valToPos(v, "y", true), ratio = devicePixelRatio;
+  const g = u.ctx,
+    { left, top, width, height } = u.bbox,
+    x = (us: number) => u.valToPos(us / 1e6, "x", true);
+  const y = (v: number) => u.valToPos(v, "y", true),
+    ratio = devicePixelRatio;
   g.save();
   g.beginPath();
   g.rect(left, top, width, height);
@@ -218,18 +307,26 @@ function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
 
 // listen adds what uPlot has not: the wheel zooms where it points, or moves with shift or sideways; a click pins.
 function listen(u: uPlot, now: { current: PanelProps }) {
-  u.over.addEventListener("wheel", (e) => {
-    e.preventDefault();
-    const { view, onZoom } = now.current, length = view.to - view.from;
-    if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
-      const by = length * (e.shiftKey ? e.deltaY || e.deltaX : e.deltaX) / u.over.clientWidth;
-      return onZoom({ from: view.from + by, to: view.to + by });
-    }
-    const at = u.posToVal(e.offsetX, "x") * 1e6, scale = Math.exp(Math.max(-200, Math.min(200, e.deltaY)) / 400);
-    onZoom({ from: at - (at - view.from) * scale, to: at + (view.to - at) * scale });
-  }, { passive: false });
+  u.over.addEventListener(
+    "wheel",
+    (e) => {
+      e.preventDefault();
+      const { view, onZoom } = now.current,
+        length = view.to - view.from;
+      if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+        const by = (length * (e.shiftKey ? e.deltaY || e.deltaX : e.deltaX)) / u.over.clientWidth;
+        return onZoom({ from: view.from + by, to: view.to + by });
+      }
+      const at = u.posToVal(e.offsetX, "x") * 1e6,
+        scale = Math.exp(Math.max(-200, Math.min(200, e.deltaY)) / 400);
+      onZoom({ from: at - (at - view.from) * scale, to: at + (view.to - at) * scale });
+    },
+    { passive: false },
+  );
   let down = 0;
-  u.over.addEventListener("mousedown", (e) => { down = e.clientX; });
+  u.over.addEventListener("mousedown", (e) => {
+    down = e.clientX;
+  });
   u.over.addEventListener("click", (e) => {
     if (Math.abs(e.clientX - down) < 4) now.current.onPin(u.posToVal(e.offsetX, "x") * 1e6);
   });

@@ -12,17 +12,43 @@ import { unpack } from "./unpack";
 function Report({ id, version }: { id: string; version: string }) {
   const place = { ...usePlace(), id };
   const [, redraw] = useState(0);
-  return <>
-    <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>{t("skip")}</a>
-    <header class="top"><strong class="brand">memgauge</strong><span class="grow" />
-      <select aria-label={t("language")} value={lang()} onChange={(e) => { setLang(e.currentTarget.value); redraw((n) => n + 1); }}>
-        <option value="en" lang="en">English</option>
-        <option value="zh-CN" lang="zh-CN">简体中文</option>
-      </select></header>
-    <main id="main" tabIndex={-1} key={lang()}>
-      <Session place={place} config={{ version, allow_eval: false, first: id, job: "" }} /></main>
-    <footer>memgauge {version}</footer>
-  </>;
+  return (
+    <>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(e) => {
+          e.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
+        {t("skip")}
+      </a>
+      <header class="top">
+        <strong class="brand">memgauge</strong>
+        <span class="grow" />
+        <select
+          aria-label={t("language")}
+          value={lang()}
+          onChange={(e) => {
+            setLang(e.currentTarget.value);
+            redraw((n) => n + 1);
+          }}
+        >
+          <option value="en" lang="en">
+            English
+          </option>
+          <option value="zh-CN" lang="zh-CN">
+            简体中文
+          </option>
+        </select>
+      </header>
+      <main id="main" tabIndex={-1} key={lang()}>
+        <Session place={place} config={{ version, allow_eval: false, first: id, job: "" }} />
+      </main>
+      <footer>memgauge {version}</footer>
+    </>
+  );
 }
 
 async function show() {

@@ -15,45 +15,81 @@ export function Session({ place, config }: { place: Place; config: Config }) {
   const { id } = place;
   const about = useLoad<About>((s) => get(of(id, "about"), s), [id]);
   const verdicts = useLoad<Verdicts>((s) => get(of(id, "verdicts"), s), [id]);
-  const { news, lost } = useNews(id, !held && (about.value?.end.live ?? false), () => { about.again(); verdicts.again(); });
-  const live = news ? news.live : about.value?.end.live ?? false;
+  const { news, lost } = useNews(id, !held && (about.value?.end.live ?? false), () => {
+    about.again();
+    verdicts.again();
+  });
+  const live = news ? news.live : (about.value?.end.live ?? false);
   useEffect(() => {
     if (!live || held) return;
-    const timers = [setInterval(() => document.hidden || verdicts.again(), judgeEvery),
-      setInterval(() => document.hidden || about.again(), describeEvery)];
+    const timers = [
+      setInterval(() => document.hidden || verdicts.again(), judgeEvery),
+      setInterval(() => document.hidden || about.again(), describeEvery),
+    ];
     return () => timers.forEach(clearInterval);
   }, [live]);
-  return <Shown of={about}>{(a) => {
-    const shows: Shows = { a, verdicts, news, live, place, config };
-    return held ? <Whole {...shows} /> : <One {...shows} lost={lost} />;
-  }}</Shown>;
+  return (
+    <Shown of={about}>
+      {(a) => {
+        const shows: Shows = { a, verdicts, news, live, place, config };
+        return held ? <Whole {...shows} /> : <One {...shows} lost={lost} />;
+      }}
+    </Shown>
+  );
 }
 
 // One is the page: a view at a time.
 function One({ lost, ...s }: Shows & { lost: boolean }) {
-  const views = viewsOf(s), shown = views.find((v) => v.name === s.place.view) ?? views[0];
-  return <>
-    <Head {...s} />
-    {lost && s.live && <p class="state bad" role="status">{t("lostlive")}</p>}
-    {!s.live && <p class="state over" role="status">{ended(s.a)}</p>}
-    <nav class="tabs" aria-label={s.a.name}>{views.map((v) =>
-      <a href={link(s.a.id, v.name)} aria-current={v === shown ? "page" : undefined}>{t(v.name)}</a>)}</nav>
-    {shown.show(s)}
-  </>;
+  const views = viewsOf(s),
+    shown = views.find((v) => v.name === s.place.view) ?? views[0];
+  return (
+    <>
+      <Head {...s} />
+      {lost && s.live && (
+        <p class="state bad" role="status">
+          {t("lostlive")}
+        </p>
+      )}
+      {!s.live && (
+        <p class="state over" role="status">
+          {ended(s.a)}
+        </p>
+      )}
+      <nav class="tabs" aria-label={s.a.name}>
+        {views.map((v) => (
+          <a href={link(s.a.id, v.name)} aria-current={v === shown ? "page" : undefined}>
+            {t(v.name)}
+          </a>
+        ))}
+      </nav>
+      {shown.show(s)}
+    </>
+  );
 }
 
 // Whole is a report: a page to read from top to bottom, and to print.
 function Whole(s: Shows) {
-  const views = viewsOf(s), first = views[0].name;
+  const views = viewsOf(s),
+    first = views[0].name;
   useEffect(() => {
     if (s.place.view !== first) document.getElementById("v-" + s.place.view)?.scrollIntoView();
   }, [s.place.view]);
-  return <>
-    <Head {...s} />
-    <p class="state over">{s.live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : ended(s.a)}</p>
-    <nav class="tabs" aria-label={s.a.name}>{views.map((v) => <a href={link(s.a.id, v.name)}>{t(v.name)}</a>)}</nav>
-    {views.map((v) => <div id={"v-" + v.name}>{v.show(s)}</div>)}
-  </>;
+  return (
+    <>
+      <Head {...s} />
+      <p class="state over">
+        {s.live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : ended(s.a)}
+      </p>
+      <nav class="tabs" aria-label={s.a.name}>
+        {views.map((v) => (
+          <a href={link(s.a.id, v.name)}>{t(v.name)}</a>
+        ))}
+      </nav>
+      {views.map((v) => (
+        <div id={"v-" + v.name}>{v.show(s)}</div>
+      ))}
+    </>
+  );
 }
 
 const ended = (a: About) => t("ended", a.end.known ? a.end.text : t("endedunseen"));
@@ -66,15 +102,19 @@ function useNews(id: string, live: boolean, ended: () => void) {
   useEffect(() => {
     if (!watching) return;
     let over = false;
-    const stop = listen(of(id, "live"), (kind, data) => {
-      if (kind !== "news") return setLost(true);
-      const n: News = JSON.parse(data);
-      setLost(false);
-      setNews(n);
-      if (n.final) stop();
-      if (n.final || !n.live && !over) ended();
-      over = !n.live;
-    }, () => setLost(true));
+    const stop = listen(
+      of(id, "live"),
+      (kind, data) => {
+        if (kind !== "news") return setLost(true);
+        const n: News = JSON.parse(data);
+        setLost(false);
+        setNews(n);
+        if (n.final) stop();
+        if (n.final || (!n.live && !over)) ended();
+        over = !n.live;
+      },
+      () => setLost(true),
+    );
     return stop;
   }, [id, watching]);
   return { news, lost };
@@ -82,12 +122,23 @@ function useNews(id: string, live: boolean, ended: () => void) {
 
 function Head({ a, verdicts, news, live }: Shows) {
   const v = verdicts.value;
-  return <div class="head">
-    <h1>{a.name} {live && !held && <span class="chip live">● {t("live")}</span>}</h1>
-    <p class="sentence" role="status"><Verdict value={v?.verdict} /> {sentence(a, v, news, live)}</p>
-    {verdicts.error && <Failed error={verdicts.error} again={verdicts.again} />}
-    <p class="meta"><code>{(a.command ?? []).join(" ")}</code><span>{a.host}</span><span>{f.moment(a.started)}</span>{a.snapshot && <a href={`#/f/${encodeURIComponent("s-" + a.id)}`}>{t("xShot")}</a>}</p>
-  </div>;
+  return (
+    <div class="head">
+      <h1>
+        {a.name} {live && !held && <span class="chip live">● {t("live")}</span>}
+      </h1>
+      <p class="sentence" role="status">
+        <Verdict value={v?.verdict} /> {sentence(a, v, news, live)}
+      </p>
+      {verdicts.error && <Failed error={verdicts.error} again={verdicts.again} />}
+      <p class="meta">
+        <code>{(a.command ?? []).join(" ")}</code>
+        <span>{a.host}</span>
+        <span>{f.moment(a.started)}</span>
+        {a.snapshot && <a href={`#/f/${encodeURIComponent("s-" + a.id)}`}>{t("xShot")}</a>}
+      </p>
+    </div>
+  );
 }
 
 // sentence says in one line how the session stands.
@@ -95,7 +146,11 @@ export function sentence(a: About, v: Verdicts | undefined, news: News | undefin
   const parts: string[] = [];
   const leak = v?.findings.find((x) => x.verdict === "leak");
   if (leak) {
-    parts.push(leak.by_time ? t("sLeakTime", f.bytes(f.rate(leak))) : t("sLeak", f.bytes(f.rate(leak)), f.count(leak.start_step)));
+    parts.push(
+      leak.by_time
+        ? t("sLeakTime", f.bytes(f.rate(leak)))
+        : t("sLeak", f.bytes(f.rate(leak)), f.count(leak.start_step)),
+    );
     if (leak.holder) parts.push(t("sHeld", leak.holder));
     if (live && leak.limit && leak.time_to_limit_seconds && leak.time_to_limit_seconds < 30 * 86400) {
       parts.push(t("sDies", f.clock((news?.to ?? a.to) + leak.time_to_limit_seconds * 1e6, false)));

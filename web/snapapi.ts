@@ -2,7 +2,7 @@
 import { ask, get, Trouble } from "./api";
 import { heldShot, heldTile } from "./held";
 import { key, keyHeader } from "./key";
-import type { Moment, Segments, Shot } from "./shapes";
+import type { Shot } from "./shapes";
 
 export type { Block, Delta, Deltas, Device, Diff, Moment, Run, Segment, Segments, Shot, StackFrame } from "./shapes";
 
@@ -13,14 +13,30 @@ export const shot = (key: string, again = false, s?: AbortSignal) => get<Shot>(a
 // Tile is a stretch of the picture as the server sends it: columns of five numbers (live and reserved, each the least and
 // the most, and µs since the first event), boxes of 20 bytes.
 export interface Tile {
-  level: number; index: number; least: number; columns: Float32Array; count: number; bytes: ArrayBuffer;
-  boxes: DataView; id: string;
+  level: number;
+  index: number;
+  least: number;
+  columns: Float32Array;
+  count: number;
+  bytes: ArrayBuffer;
+  boxes: DataView;
+  id: string;
 }
 
-export const tileColumns = 512, boxBytes = 20, rest = 0xffffffff;
-const magic = 0x31544d47, head = 24;
+export const tileColumns = 512,
+  boxBytes = 20,
+  rest = 0xffffffff;
+const magic = 0x31544d47,
+  head = 24;
 
-export async function tile(key: string, device: number, level: number, index: number, least: number, s: AbortSignal): Promise<Tile> {
+export async function tile(
+  key: string,
+  device: number,
+  level: number,
+  index: number,
+  least: number,
+  s: AbortSignal,
+): Promise<Tile> {
   if (heldShot) return unheld(device, level, index);
   const r = await ask(at(key, `tile?device=${device}&level=${level}&index=${index}&least=${least}`), { signal: s });
   return cut(await r.arrayBuffer(), level, index, least);
@@ -30,22 +46,34 @@ const cuts = new Map<string, Tile>(); // a coarse tile stands for many fine ones
 
 // unheld is a tile that the page carries.
 function unheld(device: number, level: number, index: number): Tile {
-  const x = heldTile(device, level, index), id = `${device}/${x.level}/${x.index}`;
+  const x = heldTile(device, level, index),
+    id = `${device}/${x.level}/${x.index}`;
   let tile = cuts.get(id);
   if (!tile) {
     const bytes = Uint8Array.from(atob(x.bytes), (c) => c.charCodeAt(0)).buffer;
-    cuts.set(id, tile = cut(bytes, x.level, x.index, 0));
+    cuts.set(id, (tile = cut(bytes, x.level, x.index, 0)));
   }
   return tile;
 }
 
 function cut(all: ArrayBuffer, level: number, index: number, least: number): Tile {
-  const v = new DataView(all), n = (i: number) => v.getUint32(4 * i, true);
+  const v = new DataView(all),
+    n = (i: number) => v.getUint32(4 * i, true);
   if (all.byteLength < head || n(0) !== magic) throw new Trouble("gone");
-  const columns = n(3), count = n(4), from = head + 20 * columns;
+  const columns = n(3),
+    count = n(4),
+    from = head + 20 * columns;
   const bytes = all.slice(from, from + boxBytes * count);
-  return { level, index, least: n(5), columns: new Float32Array(all, head, 5 * columns), count, bytes,
-    boxes: new DataView(bytes), id: `${level}/${index}/${least}` };
+  return {
+    level,
+    index,
+    least: n(5),
+    columns: new Float32Array(all, head, 5 * columns),
+    count,
+    bytes,
+    boxes: new DataView(bytes),
+    id: `${level}/${index}/${least}`,
+  };
 }
 
 // upload sends a file as it is, and tells how far. XMLHttpRequest can say that; fetch can't.
@@ -58,10 +86,15 @@ export function upload(file: File, told: (share: number) => void, signal: AbortS
       try {
         const v = JSON.parse(x.responseText);
         x.status === 200 ? done(v.key) : fail(new Trouble(v.message, v.hint, x.status));
-      } catch { fail(new Trouble(x.responseText || x.statusText)); }
+      } catch {
+        fail(new Trouble(x.responseText || x.statusText));
+      }
     };
     x.onerror = () => fail(new Trouble("gone"));
-    signal.addEventListener("abort", () => { x.abort(); fail(new DOMException("", "AbortError")); });
+    signal.addEventListener("abort", () => {
+      x.abort();
+      fail(new DOMException("", "AbortError"));
+    });
     void key().then((k) => {
       if (signal.aborted) return;
       x.setRequestHeader(keyHeader, k);

@@ -11,29 +11,54 @@ const maxRows = 1_000_000; // that the page keeps; a download has all
 
 // examples are questions that people ask first.
 const examples: [string, string][] = [
-  ["memory by step", "SELECT step, max(allocated) AS allocated_mb, max(cached) AS cached_mb\nFROM python.torch_trace\nGROUP BY step ORDER BY step"],
-  ["what each module allocates", "SELECT module, stage, avg(allocated_delta) AS mb, count(*) AS times\nFROM python.torch_trace\nWHERE allocated_delta IS NOT NULL\nGROUP BY ALL ORDER BY mb DESC LIMIT 30"],
+  [
+    "memory by step",
+    "SELECT step, max(allocated) AS allocated_mb, max(cached) AS cached_mb\nFROM python.torch_trace\nGROUP BY step ORDER BY step",
+  ],
+  [
+    "what each module allocates",
+    "SELECT module, stage, avg(allocated_delta) AS mb, count(*) AS times\nFROM python.torch_trace\nWHERE allocated_delta IS NOT NULL\nGROUP BY ALL ORDER BY mb DESC LIMIT 30",
+  ],
   ["floors of the heap", "SELECT step, heap_in_use, anon\nFROM python.steps ORDER BY step"],
-  ["who holds tensors", "SELECT holder, site, sum(bytes) AS bytes, sum(count) AS tensors\nFROM python.tensors\nWHERE census_id = (SELECT max(census_id) FROM python.tensors)\nGROUP BY ALL ORDER BY bytes DESC"],
-  ["verdicts", "SELECT verdict, memory, rate_mb_per_step, start_step, holder, site\nFROM memgauge.findings\nWHERE judgement = (SELECT max(judgement) FROM memgauge.findings)"],
+  [
+    "who holds tensors",
+    "SELECT holder, site, sum(bytes) AS bytes, sum(count) AS tensors\nFROM python.tensors\nWHERE census_id = (SELECT max(census_id) FROM python.tensors)\nGROUP BY ALL ORDER BY bytes DESC",
+  ],
+  [
+    "verdicts",
+    "SELECT verdict, memory, rate_mb_per_step, start_step, holder, site\nFROM memgauge.findings\nWHERE judgement = (SELECT max(judgement) FROM memgauge.findings)",
+  ],
   ["processes by peak", "SELECT pid, role, peak_rss, command\nFROM process.tree ORDER BY peak_rss DESC"],
   ["slowest steps", "SELECT step, duration, sampled\nFROM python.steps ORDER BY duration DESC LIMIT 20"],
   ["every thread now", "SELECT thread, depth, func, file, lineno\nFROM python.backtrace ORDER BY tid, depth"],
 ];
 
-export interface Answer { columns: string[]; rows: unknown[][]; took: number; cut: boolean }
+export interface Answer {
+  columns: string[];
+  rows: unknown[][];
+  took: number;
+  cut: boolean;
+}
 
 // Numbers beyond 2^53 stay as they were written: JSON.parse would round them.
 const long = /[:,[]-?\d{16,}/;
 
 function parse(line: string): Record<string, unknown> {
   if (!long.test(line)) return JSON.parse(line);
-  return JSON.parse(line.replace(/("(?:[^"\\]|\\.)*")|([:,[])(-?\d{16,})(?=[,}\]])/g, (whole, text, before, digits) => text ? whole : `${before}"${digits}"`));
+  return JSON.parse(
+    line.replace(/("(?:[^"\\]|\\.)*")|([:,[])(-?\d{16,})(?=[,}\]])/g, (whole, text, before, digits) =>
+      text ? whole : `${before}"${digits}"`,
+    ),
+  );
 }
 
 async function query(id: string, sql: string, signal: AbortSignal): Promise<Answer> {
   const began = performance.now();
-  const r = await ask(of(id, "query"), { method: "POST", signal, body: JSON.stringify({ SQL: sql, Format: "ndjson" }) });
+  const r = await ask(of(id, "query"), {
+    method: "POST",
+    signal,
+    body: JSON.stringify({ SQL: sql, Format: "ndjson" }),
+  });
   const answer: Answer = { columns: [], rows: [], took: 0, cut: false };
   const take = (line: string) => {
     const row = parse(line);
@@ -61,8 +86,10 @@ async function query(id: string, sql: string, signal: AbortSignal): Promise<Answ
 
 export function SQL({ id, place }: { id: string; place: Place }) {
   const [sql, setSQL] = useState(place.params.get("q") ?? examples[0][1]);
-  const [answer, setAnswer] = useState<Answer | null>(null), [error, setError] = useState<Trouble | null>(null);
-  const [running, setRunning] = useState<AbortController | null>(null), [asChart, setAsChart] = useState(false);
+  const [answer, setAnswer] = useState<Answer | null>(null),
+    [error, setError] = useState<Trouble | null>(null);
+  const [running, setRunning] = useState<AbortController | null>(null),
+    [asChart, setAsChart] = useState(false);
   const schema = useLoad<Schema[]>((s) => get(of(id, "tables"), s), [id]);
   const run = async () => {
     running?.abort();
@@ -70,92 +97,236 @@ export function SQL({ id, place }: { id: string; place: Place }) {
     setRunning(mine);
     setError(null);
     change({ q: sql });
-    try { setAnswer(await query(id, sql, mine.signal)); } catch (e) {
-      if ((e as Error).name !== "AbortError") setError(e instanceof Trouble ? e : new Trouble(String((e as Error).message)));
+    try {
+      setAnswer(await query(id, sql, mine.signal));
+    } catch (e) {
+      if ((e as Error).name !== "AbortError")
+        setError(e instanceof Trouble ? e : new Trouble(String((e as Error).message)));
     }
-    setRunning((r) => r === mine ? null : r);
+    setRunning((r) => (r === mine ? null : r));
   };
-  useEffect(() => { if (place.params.get("q")) void run(); }, []);
+  useEffect(() => {
+    if (place.params.get("q")) void run();
+  }, []);
   const save = async (format: string) => {
     try {
-      const blob = await (await ask(of(id, "query"), { method: "POST", body: JSON.stringify({ SQL: sql, Format: format }) })).blob();
+      const blob = await (
+        await ask(of(id, "query"), { method: "POST", body: JSON.stringify({ SQL: sql, Format: format }) })
+      ).blob();
       const a = document.createElement("a");
       a.href = URL.createObjectURL(blob);
       a.download = `memgauge-${id}.${format}`;
       a.click();
       setTimeout(() => URL.revokeObjectURL(a.href), 60_000);
-    } catch (e) { setError(e as Trouble); }
+    } catch (e) {
+      setError(e as Trouble);
+    }
   };
-  return <section aria-labelledby="sql">
-    <div class="bar"><h2 id="sql">SQL</h2><label>{t("examples")} <select value="" onChange={(e) => { if (e.currentTarget.value) setSQL(examples[Number(e.currentTarget.value)][1]); e.currentTarget.value = ""; }}>
-      <option value="">…</option>{examples.map(([name], i) => <option value={String(i)} lang="en">{name}</option>)}</select></label></div>
-    <Editor text={sql} setText={setSQL} run={run} id={id} schema={schema.value} />
-    <div class="controls">
-      <button class="primary" onClick={run} disabled={!!running || !sql.trim()}>{t("run")}</button>
-      {running && <button onClick={() => running.abort()}>{t("stop")}</button>}
-      <span class="hint">{t("runhint")}</span>
-      {answer && <><button onClick={() => setAsChart(!asChart)}>{asChart ? t("asrows") : t("chart")}</button>
-        <button onClick={() => save("csv")}>{t("download")} CSV</button><button onClick={() => save("parquet")}>Parquet</button></>}
-    </div>
-    {error && <Failed error={error} />}
-    {running && <p class="state busy" role="status">{t("loading")}</p>}
-    {answer && !error && <Result a={answer} asChart={asChart} />}
-    <details><summary>{t("tables")}</summary>{(schema.value ?? []).map((x) => <details class="schema"><summary><code>{x.Schema}.{x.Name}</code> <small lang="en">{x.Doc}</small></summary>
-      <dl class="facts" lang="en">{x.Columns.map((c) => <div><dt><code>{c.Name}</code></dt><dd>{c.Doc} <small>{c.Type}</small></dd></div>)}</dl></details>)}</details>
-  </section>;
+  return (
+    <section aria-labelledby="sql">
+      <div class="bar">
+        <h2 id="sql">SQL</h2>
+        <label>
+          {t("examples")}{" "}
+          <select
+            value=""
+            onChange={(e) => {
+              if (e.currentTarget.value) setSQL(examples[Number(e.currentTarget.value)][1]);
+              e.currentTarget.value = "";
+            }}
+          >
+            <option value="">…</option>
+            {examples.map(([name], i) => (
+              <option value={String(i)} lang="en">
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+      <Editor text={sql} setText={setSQL} run={run} id={id} schema={schema.value} />
+      <div class="controls">
+        <button class="primary" onClick={run} disabled={!!running || !sql.trim()}>
+          {t("run")}
+        </button>
+        {running && <button onClick={() => running.abort()}>{t("stop")}</button>}
+        <span class="hint">{t("runhint")}</span>
+        {answer && (
+          <>
+            <button onClick={() => setAsChart(!asChart)}>{asChart ? t("asrows") : t("chart")}</button>
+            <button onClick={() => save("csv")}>{t("download")} CSV</button>
+            <button onClick={() => save("parquet")}>Parquet</button>
+          </>
+        )}
+      </div>
+      {error && <Failed error={error} />}
+      {running && (
+        <p class="state busy" role="status">
+          {t("loading")}
+        </p>
+      )}
+      {answer && !error && <Result a={answer} asChart={asChart} />}
+      <details>
+        <summary>{t("tables")}</summary>
+        {(schema.value ?? []).map((x) => (
+          <details class="schema">
+            <summary>
+              <code>
+                {x.Schema}.{x.Name}
+              </code>{" "}
+              <small lang="en">{x.Doc}</small>
+            </summary>
+            <dl class="facts" lang="en">
+              {x.Columns.map((c) => (
+                <div>
+                  <dt>
+                    <code>{c.Name}</code>
+                  </dt>
+                  <dd>
+                    {c.Doc} <small>{c.Type}</small>
+                  </dd>
+                </div>
+              ))}
+            </dl>
+          </details>
+        ))}
+      </details>
+    </section>
+  );
 }
 
-function Editor({ text, setText, run, id, schema }: { text: string; setText: (s: string) => void; run: () => void; id: string; schema?: Schema[] }) {
-  const box = useRef<HTMLDivElement>(null), now = useLatest({ setText, run, text });
+function Editor({
+  text,
+  setText,
+  run,
+  id,
+  schema,
+}: {
+  text: string;
+  setText: (s: string) => void;
+  run: () => void;
+  id: string;
+  schema?: Schema[];
+}) {
+  const box = useRef<HTMLDivElement>(null),
+    now = useLatest({ setText, run, text });
   const [editor, setEditor] = useState<import("./editor").Editor | null>(null);
   useEffect(() => {
-    let made: import("./editor").Editor | null = null, gone = false;
+    let made: import("./editor").Editor | null = null,
+      gone = false;
     void import("./editor").then((m) => {
       if (gone) return;
-      made = m.make(box.current!, now.current.text, t("statement"), (s) => now.current.setText(s), () => now.current.run());
+      made = m.make(
+        box.current!,
+        now.current.text,
+        t("statement"),
+        (s) => now.current.setText(s),
+        () => now.current.run(),
+      );
       setEditor(made);
     });
-    return () => { gone = true; made?.close(); };
+    return () => {
+      gone = true;
+      made?.close();
+    };
   }, []);
-  useEffect(() => { editor?.setText(text); }, [editor, text]);
+  useEffect(() => {
+    editor?.setText(text);
+  }, [editor, text]);
   useEffect(() => {
     if (!editor || !schema) return;
     editor.complete(schema, []);
-    get<string[]>(of(id, "functions")).then((names) => editor.complete(schema, names), () => { /* it completes the tables alone */ });
+    get<string[]>(of(id, "functions")).then(
+      (names) => editor.complete(schema, names),
+      () => {
+        /* it completes the tables alone */
+      },
+    );
   }, [editor, schema]);
   return <div class="editor" ref={box} />;
 }
 
 function Result({ a, asChart }: { a: Answer; asChart: boolean }) {
-  return <>
-    <p class="hint" role="status">{t("rows", f.count(a.rows.length), f.span(a.took / 1000))}{a.cut ? `, ${t("cutrows", f.count(maxRows))}` : ""}</p>
-    {a.rows.length === 0 ? <p class="state">{t("norows")}</p> : asChart ? <Chart a={a} /> : <Rows a={a} />}
-  </>;
+  return (
+    <>
+      <p class="hint" role="status">
+        {t("rows", f.count(a.rows.length), f.span(a.took / 1000))}
+        {a.cut ? `, ${t("cutrows", f.count(maxRows))}` : ""}
+      </p>
+      {a.rows.length === 0 ? <p class="state">{t("norows")}</p> : asChart ? <Chart a={a} /> : <Rows a={a} />}
+    </>
+  );
 }
 
-const rowHeight = 26, tallest = 8_000_000; // px; Firefox draws nothing beyond some 17 million
+const rowHeight = 26,
+  tallest = 8_000_000; // px; Firefox draws nothing beyond some 17 million
 
 // Rows draws only what is in view of a million rows. Beyond the tallest element the scroll bar stands for a share.
 function Rows({ a }: { a: Answer }) {
-  const box = useRef<HTMLDivElement>(null), [top, setTop] = useState(0), [seen, setSeen] = useState(400);
-  const whole = a.rows.length * rowHeight, height = Math.min(whole, tallest);
+  const box = useRef<HTMLDivElement>(null),
+    [top, setTop] = useState(0),
+    [seen, setSeen] = useState(400);
+  const whole = a.rows.length * rowHeight,
+    height = Math.min(whole, tallest);
   // Before the rows are drawn: later it would take back what the reader has scrolled.
-  useLayoutEffect(() => { box.current!.scrollTop = 0; setTop(0); setSeen(box.current!.clientHeight); }, [a]);
+  useLayoutEffect(() => {
+    box.current!.scrollTop = 0;
+    setTop(0);
+    setSeen(box.current!.clientHeight);
+  }, [a]);
   const share = height > seen ? top / (height - seen) : 0;
-  const offset = share * Math.max(0, whole - seen), first = Math.max(0, Math.floor(offset / rowHeight) - 5);
-  const count = Math.ceil(seen / rowHeight) + 10, numeric = a.columns.map((_, i) => typeof a.rows[0][i] === "number");
-  const widths = a.columns.map((c, i) => Math.min(60, Math.max(c.length, ...a.rows.slice(0, 50).map((r) => show(r[i]).length)) + 2));
+  const offset = share * Math.max(0, whole - seen),
+    first = Math.max(0, Math.floor(offset / rowHeight) - 5);
+  const count = Math.ceil(seen / rowHeight) + 10,
+    numeric = a.columns.map((_, i) => typeof a.rows[0][i] === "number");
+  const widths = a.columns.map((c, i) =>
+    Math.min(60, Math.max(c.length, ...a.rows.slice(0, 50).map((r) => show(r[i]).length)) + 2),
+  );
   const columns = { gridTemplateColumns: widths.map((w) => `minmax(${w}ch, ${w}fr)`).join(" ") };
-  return <div class="rows" ref={box} tabIndex={0} role="group" aria-label={t("results")} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
-    <div role="table" aria-rowcount={a.rows.length + 1} aria-label={t("results")}>
-      <div role="rowgroup" class="rowhead"><div role="row" class="row" style={columns}>{a.columns.map((c, i) => <div role="columnheader" class={numeric[i] ? "n" : ""}>{c}</div>)}</div></div>
-      <div role="rowgroup" class="rowbody" style={{ height: `${height}px` }}>
-        {a.rows.slice(first, first + count).map((r, i) => <div role="row" aria-rowindex={first + i + 2} class="row" key={first + i}
-          style={{ ...columns, position: "absolute", insetInline: 0, top: `${(first + i) * rowHeight - offset + top}px` }}>
-          {r.map((v, c) => <div role="cell" class={v == null ? "null" : numeric[c] ? "n" : ""} title={String(v ?? "NULL")}>{show(v)}</div>)}</div>)}
+  return (
+    <div
+      class="rows"
+      ref={box}
+      tabIndex={0}
+      role="group"
+      aria-label={t("results")}
+      onScroll={(e) => setTop(e.currentTarget.scrollTop)}
+    >
+      <div role="table" aria-rowcount={a.rows.length + 1} aria-label={t("results")}>
+        <div role="rowgroup" class="rowhead">
+          <div role="row" class="row" style={columns}>
+            {a.columns.map((c, i) => (
+              <div role="columnheader" class={numeric[i] ? "n" : ""}>
+                {c}
+              </div>
+            ))}
+          </div>
+        </div>
+        <div role="rowgroup" class="rowbody" style={{ height: `${height}px` }}>
+          {a.rows.slice(first, first + count).map((r, i) => (
+            <div
+              role="row"
+              aria-rowindex={first + i + 2}
+              class="row"
+              key={first + i}
+              style={{
+                ...columns,
+                position: "absolute",
+                insetInline: 0,
+                top: `${(first + i) * rowHeight - offset + top}px`,
+              }}
+            >
+              {r.map((v, c) => (
+                <div role="cell" class={v == null ? "null" : numeric[c] ? "n" : ""} title={String(v ?? "NULL")}>
+                  {show(v)}
+                </div>
+              ))}
+            </div>
+          ))}
+        </div>
       </div>
     </div>
-  </div>;
+  );
 }
 
 function show(v: unknown): string {

@@ -2,13 +2,20 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Trouble } from "./api";
 
-export interface Place { id: string; view: string; params: URLSearchParams }
+export interface Place {
+  id: string;
+  view: string;
+  params: URLSearchParams;
+}
 
 export function here(): Place {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [kind, id, view] = path.split("/");
-  return { id: kind === "s" && id ? decodeURIComponent(id) : "", view: view || "overview",
-    params: new URLSearchParams(query || "") };
+  return {
+    id: kind === "s" && id ? decodeURIComponent(id) : "",
+    view: view || "overview",
+    params: new URLSearchParams(query || ""),
+  };
 }
 
 export function link(id: string, view = "overview", params?: URLSearchParams): string {
@@ -34,7 +41,12 @@ export function usePlace(): Place {
   return place;
 }
 
-export interface Loaded<T> { value?: T; error?: Trouble; busy: boolean; again: () => void }
+export interface Loaded<T> {
+  value?: T;
+  error?: Trouble;
+  busy: boolean;
+  again: () => void;
+}
 
 // useLoad asks once, and again when deps change or again is called. A late answer to an earlier question is dropped, and
 // while a new one is on its way the old one stays.
@@ -46,7 +58,8 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: unkn
     set((s) => ({ ...s, busy: true }));
     load(stop.signal).then(
       (value) => !stop.signal.aborted && set({ value, busy: false }),
-      (error) => !stop.signal.aborted && set((s) => ({ value: s.value, error, busy: false })));
+      (error) => !stop.signal.aborted && set((s) => ({ value: s.value, error, busy: false })),
+    );
     return () => stop.abort();
   }, [...deps, round]);
   return { ...state, again: () => setRound((n) => n + 1) };

@@ -5,28 +5,40 @@ import { colorOf } from "./colors";
 
 // Layers are what is painted of columns: each class from the bottom up to and with it, the topmost first, so that each
 // area covers those behind it; or lines of their own.
-export interface Layers { c: Columns; lines: boolean; keys: string[]; x: number[]; tops: (number | null)[][] }
+export interface Layers {
+  c: Columns;
+  lines: boolean;
+  keys: string[];
+  x: number[];
+  tops: (number | null)[][];
+}
 
 export function layersOf(c: Columns, lines: boolean): Layers {
-  const order = c.order.filter((k) => k !== "step" && c.parts[k].some((v) => v)), x = c.t.map((v) => v / 1e6);
+  const order = c.order.filter((k) => k !== "step" && c.parts[k].some((v) => v)),
+    x = c.t.map((v) => v / 1e6);
   if (lines) return { c, lines, keys: order, x, tops: order.map((k) => c.parts[k]) };
   const tops: number[][] = [];
   let below: number[] = c.t.map(() => 0);
-  for (const k of order) tops.unshift(below = below.map((b, i) => b + (c.parts[k][i] ?? 0)));
+  for (const k of order) tops.unshift((below = below.map((b, i) => b + (c.parts[k][i] ?? 0))));
   return { c, lines, keys: order.slice().reverse(), x, tops };
 }
 
 // reach is the first interval that begins at or after a moment.
 function reach(t: number[], moment: number): number {
-  let lo = 0, hi = t.length;
-  while (lo < hi) { const mid = (lo + hi) >> 1; t[mid] < moment ? lo = mid + 1 : hi = mid; }
+  let lo = 0,
+    hi = t.length;
+  while (lo < hi) {
+    const mid = (lo + hi) >> 1;
+    t[mid] < moment ? (lo = mid + 1) : (hi = mid);
+  }
   return lo;
 }
 
 // highest is the most that is painted between two moments.
 export function highest(l: Layers, from: number, to: number): number {
   let most = 0;
-  const first = Math.max(0, reach(l.c.t, from) - 1), last = Math.min(l.c.t.length - 1, reach(l.c.t, to));
+  const first = Math.max(0, reach(l.c.t, from) - 1),
+    last = Math.min(l.c.t.length - 1, reach(l.c.t, to));
   for (const list of l.lines ? l.tops : [l.tops[0] ?? [], l.c.hi]) {
     for (let i = first; i <= last; i++) most = Math.max(most, list[i] ?? 0);
   }
@@ -36,7 +48,12 @@ export function highest(l: Layers, from: number, to: number): number {
 const wide = 256; // px of a strip
 const kept = 48; // strips: three screens of 4096 pixels
 
-export interface Frame { left: number; top: number; width: number; height: number } // px of the canvas
+export interface Frame {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+} // px of the canvas
 
 export class Strips {
   private strips = new Map<number, HTMLCanvasElement>();
@@ -48,14 +65,15 @@ export class Strips {
   // draw puts the strips of a view into its frame. most is the number of bytes at the frame's top.
   draw(g: CanvasRenderingContext2D, l: Layers, from: number, to: number, frame: Frame, most: number, ink: string) {
     this.suit(l, from, frame.width / (to - from), `${frame.height} ${most} ${ink} ${devicePixelRatio}`);
-    const at = Math.round((from - this.origin) * this.scale), last = Math.floor((at + frame.width) / wide);
+    const at = Math.round((from - this.origin) * this.scale),
+      last = Math.floor((at + frame.width) / wide);
     g.save();
     g.beginPath();
     g.rect(frame.left, frame.top, frame.width, frame.height);
     g.clip();
     for (let n = Math.floor(at / wide); n <= last; n++) {
       let s = this.strips.get(n);
-      if (!s) this.strips.set(n, s = this.paint(l, n, frame.height, most, ink));
+      if (!s) this.strips.set(n, (s = this.paint(l, n, frame.height, most, ink)));
       g.drawImage(s, frame.left + n * wide - at, frame.top);
     }
     g.restore();
@@ -74,7 +92,8 @@ export class Strips {
       this.scale = scale;
       this.how = how;
     } else if (old !== l) {
-      const begin = Math.max(old.c.t[0], l.c.t[0]), end = Math.min(old.c.t.at(-2) ?? 0, l.c.t.at(-2) ?? 0);
+      const begin = Math.max(old.c.t[0], l.c.t[0]),
+        end = Math.min(old.c.t.at(-2) ?? 0, l.c.t.at(-2) ?? 0);
       for (const n of this.strips.keys()) {
         if (!(this.moment(n) > begin && this.moment(n + 1) < end)) this.strips.delete(n);
       }
@@ -82,18 +101,26 @@ export class Strips {
     this.layers = l;
   }
 
-  private moment(n: number): number { return this.origin + n * wide / this.scale; }
+  private moment(n: number): number {
+    return this.origin + (n * wide) / this.scale;
+  }
 
   private paint(l: Layers, n: number, height: number, most: number, ink: string): HTMLCanvasElement {
-    const el = document.createElement("canvas"), t = l.c.t;
+    const el = document.createElement("canvas"),
+      t = l.c.t;
     el.width = wide;
     el.height = height;
-    const g = el.getContext("2d")!, ratio = devicePixelRatio;
-    const first = Math.max(0, reach(t, this.moment(n) - 1) - 1), last = Math.min(t.length - 1, reach(t, this.moment(n + 1)) + 1);
-    const x = (i: number) => (t[i] - this.origin) * this.scale - n * wide, y = (v: number) => height - v * height / most;
+    const g = el.getContext("2d")!,
+      ratio = devicePixelRatio;
+    const first = Math.max(0, reach(t, this.moment(n) - 1) - 1),
+      last = Math.min(t.length - 1, reach(t, this.moment(n + 1)) + 1);
+    const x = (i: number) => (t[i] - this.origin) * this.scale - n * wide,
+      y = (v: number) => height - (v * height) / most;
     // through is a line over the readings; those that were not taken are passed over, also at the strip's edges.
     const through = (list: (number | null)[]) => {
-      let begun = false, from = first, to = last;
+      let begun = false,
+        from = first,
+        to = last;
       while (from > 0 && list[from] == null) from--;
       while (to < t.length - 1 && list[to] == null) to++;
       for (let i = from; i <= to; i++) {

@@ -14,22 +14,49 @@ function Timeline({ version }: { version: string }) {
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
   }, []);
-  return <>
-    <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>{t("skip")}</a>
-    <header class="top"><strong class="brand">memgauge</strong><span class="grow" />
-      <select aria-label={t("language")} value={lang()} onChange={(e) => { setLang(e.currentTarget.value); redraw((n) => n + 1); }}>
-        <option value="en" lang="en">English</option>
-        <option value="zh-CN" lang="zh-CN">简体中文</option>
-      </select></header>
-    <main id="main" tabIndex={-1} key={lang()}><Snapshot /></main>
-    <footer>memgauge {version}</footer>
-  </>;
+  return (
+    <>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(e) => {
+          e.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
+        {t("skip")}
+      </a>
+      <header class="top">
+        <strong class="brand">memgauge</strong>
+        <span class="grow" />
+        <select
+          aria-label={t("language")}
+          value={lang()}
+          onChange={(e) => {
+            setLang(e.currentTarget.value);
+            redraw((n) => n + 1);
+          }}
+        >
+          <option value="en" lang="en">
+            English
+          </option>
+          <option value="zh-CN" lang="zh-CN">
+            简体中文
+          </option>
+        </select>
+      </header>
+      <main id="main" tabIndex={-1} key={lang()}>
+        <Snapshot />
+      </main>
+      <footer>memgauge {version}</footer>
+    </>
+  );
 }
 
 async function show() {
   const root = document.getElementById("app")!;
   try {
-    const data = await unpack() as HeldShot;
+    const data = (await unpack()) as HeldShot;
     holdShot(data);
     if (!location.hash) history.replaceState(null, "", "#/f/1/time");
     root.replaceChildren();

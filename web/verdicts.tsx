@@ -9,35 +9,93 @@ import { Verdict } from "./parts";
 import { dark, useLoad } from "./state";
 
 export function Cards({ v, id }: { v: Verdicts; id: string }) {
-  return <>
-    <h2>{t("verdicts")} <Verdict value={v.verdict} /></h2>
-    {v.warnings.map((w) => <p class="state">{w}</p>)}
-    {v.findings.length === 0 && <p class="state">{v.missing ? t("nofindings", v.missing) : t("noverdicts")}</p>}
-    {v.findings.map((x) => <Card key={`${x.name}:${x.pid}`} x={x} id={id} />)}
-  </>;
+  return (
+    <>
+      <h2>
+        {t("verdicts")} <Verdict value={v.verdict} />
+      </h2>
+      {v.warnings.map((w) => (
+        <p class="state">{w}</p>
+      ))}
+      {v.findings.length === 0 && <p class="state">{v.missing ? t("nofindings", v.missing) : t("noverdicts")}</p>}
+      {v.findings.map((x) => (
+        <Card key={`${x.name}:${x.pid}`} x={x} id={id} />
+      ))}
+    </>
+  );
 }
 
 function Card({ x, id }: { x: Finding; id: string }) {
-  const unit = x.by_time ? t("second") : t("step"), leak = x.verdict === "leak";
+  const unit = x.by_time ? t("second") : t("step"),
+    leak = x.verdict === "leak";
   const facts: [string, preact.ComponentChildren][] = [];
   if (leak) {
-    facts.push([t("rate"), `${f.signed(f.rate(x))} / ${unit}`], [t("interval"), `${f.bytes(f.mib(x.rate_low))} – ${f.bytes(f.mib(x.rate_high))}`], [t("since"), f.count(x.start_step ?? 0)]);
+    facts.push(
+      [t("rate"), `${f.signed(f.rate(x))} / ${unit}`],
+      [t("interval"), `${f.bytes(f.mib(x.rate_low))} – ${f.bytes(f.mib(x.rate_high))}`],
+      [t("since"), f.count(x.start_step ?? 0)],
+    );
   }
-  if (x.holder) facts.push([t("heldby"), <><code>{x.holder}</code>{x.held && ` (${x.held})`}</>]);
+  if (x.holder)
+    facts.push([
+      t("heldby"),
+      <>
+        <code>{x.holder}</code>
+        {x.held && ` (${x.held})`}
+      </>,
+    ]);
   if (x.site) facts.push([t("created"), <code>{x.site}</code>]);
-  if (leak && x.limit) facts.push([t("runsinto"), `${x.limit}${x.time_to_limit_seconds && !x.ended ? `, ${f.span(x.time_to_limit_seconds)}` : ""}${x.time_to_limit_high && !x.ended ? ` (${f.span(x.time_to_limit_low ?? 0)} – ${f.span(x.time_to_limit_high)})` : ""}`]);
+  if (leak && x.limit)
+    facts.push([
+      t("runsinto"),
+      `${x.limit}${x.time_to_limit_seconds && !x.ended ? `, ${f.span(x.time_to_limit_seconds)}` : ""}${x.time_to_limit_high && !x.ended ? ` (${f.span(x.time_to_limit_low ?? 0)} – ${f.span(x.time_to_limit_high)})` : ""}`,
+    ]);
   if (x.reason) facts.push([t("reason"), x.reason]);
   facts.push([t("readings"), f.count(x.readings)]);
-  return <article class={`card ${x.verdict}`}>
-    <h3><Verdict value={x.verdict} /> {x.name} <small>pid {x.pid}{x.rank != null ? `, rank ${x.rank}` : ""}{leak ? ` · ${x.class}` : ""}</small></h3>
-    <div class="split">
-      <dl class="facts">{facts.map(([k, val]) => <div><dt>{k}</dt><dd>{val}</dd></div>)}</dl>
-      {x.x.length > 1 && <Evidence x={x} />}
-    </div>
-    {x.evidence.length > 0 && <><h4>{t("evidence")}</h4><ul lang="en">{x.evidence.map((e) => <li>{e}</li>)}</ul></>}
-    {x.site && <Excerpt id={id} site={x.site} />}
-    {x.advice.length > 0 && <><h4>{t("do")}</h4><ul class="advice" lang="en">{x.advice.map((e) => <li>{e}</li>)}</ul></>}
-  </article>;
+  return (
+    <article class={`card ${x.verdict}`}>
+      <h3>
+        <Verdict value={x.verdict} /> {x.name}{" "}
+        <small>
+          pid {x.pid}
+          {x.rank != null ? `, rank ${x.rank}` : ""}
+          {leak ? ` · ${x.class}` : ""}
+        </small>
+      </h3>
+      <div class="split">
+        <dl class="facts">
+          {facts.map(([k, val]) => (
+            <div>
+              <dt>{k}</dt>
+              <dd>{val}</dd>
+            </div>
+          ))}
+        </dl>
+        {x.x.length > 1 && <Evidence x={x} />}
+      </div>
+      {x.evidence.length > 0 && (
+        <>
+          <h4>{t("evidence")}</h4>
+          <ul lang="en">
+            {x.evidence.map((e) => (
+              <li>{e}</li>
+            ))}
+          </ul>
+        </>
+      )}
+      {x.site && <Excerpt id={id} site={x.site} />}
+      {x.advice.length > 0 && (
+        <>
+          <h4>{t("do")}</h4>
+          <ul class="advice" lang="en">
+            {x.advice.map((e) => (
+              <li>{e}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </article>
+  );
 }
 
 export function Excerpt({ id, site }: { id: string; site: string }) {
@@ -45,14 +103,26 @@ export function Excerpt({ id, site }: { id: string; site: string }) {
   if (source.error) return <p class="hint">{t("nosource", source.error.message)}</p>;
   const s = source.value;
   if (!s || !s.lines.length) return null;
-  return <figure class="source"><figcaption>{t("source")} <code>{s.file}</code>{s.later && <em> {t("changed")}</em>}</figcaption>
-    <pre tabIndex={0} aria-label={`${t("source")} ${s.file}`}>{s.lines.map((line, i) =>
-      <span class={s.first + i === s.line ? "line hit" : "line"}><i aria-hidden="true">{s.first + i}</i>{line + "\n"}</span>)}</pre>
-  </figure>;
+  return (
+    <figure class="source">
+      <figcaption>
+        {t("source")} <code>{s.file}</code>
+        {s.later && <em> {t("changed")}</em>}
+      </figcaption>
+      <pre tabIndex={0} aria-label={`${t("source")} ${s.file}`}>
+        {s.lines.map((line, i) => (
+          <span class={s.first + i === s.line ? "line hit" : "line"}>
+            <i aria-hidden="true">{s.first + i}</i>
+            {line + "\n"}
+          </span>
+        ))}
+      </pre>
+    </figure>
+  );
 }
 
-const ink = () => dark.matches ? "#d5dae1" : "#30363d";
-const faint = () => dark.matches ? "#333a44" : "#e3e6ea";
+const ink = () => (dark.matches ? "#d5dae1" : "#30363d");
+const faint = () => (dark.matches ? "#333a44" : "#e3e6ea");
 
 // Evidence draws the readings, and of a leak the line from its onset with its interval.
 function Evidence({ x }: { x: Finding }) {
@@ -60,32 +130,64 @@ function Evidence({ x }: { x: Finding }) {
   useEffect(() => {
     const el = box.current!;
     let plot: uPlot | undefined;
-    const make = () => { plot?.destroy(); plot = draw(el, x); };
+    const make = () => {
+      plot?.destroy();
+      plot = draw(el, x);
+    };
     make();
     const fit = new ResizeObserver(() => plot!.setSize({ width: el.clientWidth, height: 190 }));
     fit.observe(el);
     dark.addEventListener("change", make);
-    return () => { fit.disconnect(); dark.removeEventListener("change", make); plot?.destroy(); };
+    return () => {
+      fit.disconnect();
+      dark.removeEventListener("change", make);
+      plot?.destroy();
+    };
   }, [x]);
   const label = `${x.name}: ${f.bytes(x.y[0])} – ${f.bytes(x.y[x.y.length - 1])}, ${t("step")} ${f.count(x.x[0])} – ${f.count(x.x[x.x.length - 1])}`;
   return <div class="evidence" ref={box} role="img" aria-label={label} />;
 }
 
 function draw(box: HTMLElement, x: Finding): uPlot {
-  const leak = x.verdict === "leak", start = x.start_step ?? 0, from = x.level - f.rate(x) * (x.end_step - start);
-  const line = (rate: number) => x.x.map((s) => s < start ? null : from + rate * (s - start));
+  const leak = x.verdict === "leak",
+    start = x.start_step ?? 0,
+    from = x.level - f.rate(x) * (x.end_step - start);
+  const line = (rate: number) => x.x.map((s) => (s < start ? null : from + rate * (s - start)));
   // the readings come last: they lie over the line
-  const data = [x.x, ...(leak ? [line(f.rate(x)), line(f.mib(x.rate_low)), line(f.mib(x.rate_high))] : []), x.y] as uPlot.AlignedData;
+  const data = [
+    x.x,
+    ...(leak ? [line(f.rate(x)), line(f.mib(x.rate_low)), line(f.mib(x.rate_high))] : []),
+    x.y,
+  ] as uPlot.AlignedData;
   const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
   const thin = { stroke: "#d55e00", width: 1, dash: [3, 3], points: { show: false } };
-  return new uPlot({
-    width: box.clientWidth, height: 190, legend: { show: false }, cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: false } },
-    axes: [{ ...axis, label: t("step"), labelSize: 18, values: (_, at) => at.map((v) => f.count(v)) },
-      { ...axis, size: 76, values: (_, at) => at.map((v) => f.bytes(v)), splits: (_u, _i, lo, hi) => sizes(hi - lo).map((v) => Math.ceil(lo / (sizes(hi - lo)[1] || 1)) * (sizes(hi - lo)[1] || 1) + v).filter((v) => v <= hi) }],
-    series: [{}, ...(leak ? [{ stroke: "#d55e00", width: 3, points: { show: false } }, thin, thin] : []),
-      { stroke: "#0072b2", width: 1.5, points: { show: x.x.length < 120, size: 4 } }],
-    bands: leak ? [{ series: [3, 2], fill: "#d55e0033" }] : [],
-  }, data, box);
+  return new uPlot(
+    {
+      width: box.clientWidth,
+      height: 190,
+      legend: { show: false },
+      cursor: { drag: { x: false, y: false } },
+      scales: { x: { time: false } },
+      axes: [
+        { ...axis, label: t("step"), labelSize: 18, values: (_, at) => at.map((v) => f.count(v)) },
+        {
+          ...axis,
+          size: 76,
+          values: (_, at) => at.map((v) => f.bytes(v)),
+          splits: (_u, _i, lo, hi) =>
+            sizes(hi - lo)
+              .map((v) => Math.ceil(lo / (sizes(hi - lo)[1] || 1)) * (sizes(hi - lo)[1] || 1) + v)
+              .filter((v) => v <= hi),
+        },
+      ],
+      series: [
+        {},
+        ...(leak ? [{ stroke: "#d55e00", width: 3, points: { show: false } }, thin, thin] : []),
+        { stroke: "#0072b2", width: 1.5, points: { show: x.x.length < 120, size: 4 } },
+      ],
+      bands: leak ? [{ series: [3, 2], fill: "#d55e0033" }] : [],
+    },
+    data,
+    box,
+  );
 }
-

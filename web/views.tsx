@@ -1,11 +1,11 @@
 // Every view of a session, once. The page shows one at a time, behind its tab; a report has those whose answers it
 // carries, one below the other. What a live trainer must be asked for is in no report.
 import type { ComponentChildren } from "preact";
-import type { About, Config, News, Verdicts } from "./api";
+import type { About, Config, Held, News, Verdicts } from "./api";
 import { Cost } from "./cost";
 import { Eval } from "./eval";
 import { FlameGraph } from "./flame";
-import { type Held, held } from "./held";
+import { held } from "./held";
 import { Native } from "./native";
 import { Overview } from "./overview";
 import { Shown } from "./parts";
@@ -32,21 +32,34 @@ interface View {
   show: (s: Shows) => ComponentChildren;
 }
 
-const always = () => true, never = () => false;
+const always = () => true,
+  never = () => false;
 
 const views: View[] = [
-  { name: "overview", page: always, report: always,
-    show: (s) => <Overview a={s.a} v={s.verdicts.value} news={s.news} live={s.live} place={s.place} /> },
-  { name: "verdicts", page: always, report: always,
-    show: (s) => <Shown of={s.verdicts}>{(v) => <Cards v={v} id={s.a.id} />}</Shown> },
+  {
+    name: "overview",
+    page: always,
+    report: always,
+    show: (s) => <Overview a={s.a} v={s.verdicts.value} news={s.news} live={s.live} place={s.place} />,
+  },
+  {
+    name: "verdicts",
+    page: always,
+    report: always,
+    show: (s) => <Shown of={s.verdicts}>{(v) => <Cards v={v} id={s.a.id} />}</Shown>,
+  },
   { name: "tensors", page: always, report: always, show: (s) => <Tensors id={s.a.id} live={s.live} place={s.place} /> },
   { name: "flame", page: never, report: (h) => h.flame != null, show: () => <FlameGraph of={held!.flame!} /> },
   { name: "native", page: always, report: (h) => sampled(h.answers.native), show: (s) => <Native id={s.a.id} /> },
   { name: "stacks", page: always, report: never, show: (s) => <Stacks id={s.a.id} live={s.live} /> },
   { name: "sql", page: always, report: never, show: (s) => <SQL id={s.a.id} place={s.place} /> },
   { name: "cost", page: always, report: always, show: (s) => <Cost id={s.a.id} /> },
-  { name: "eval", page: (s) => s.config.allow_eval && s.live, report: never,
-    show: (s) => <Eval id={s.a.id} processes={s.a.processes} /> },
+  {
+    name: "eval",
+    page: (s) => s.config.allow_eval && s.live,
+    report: never,
+    show: (s) => <Eval id={s.a.id} processes={s.a.processes} />,
+  },
 ];
 
 // sampled says whether native memory was.
@@ -56,5 +69,5 @@ function sampled(native: unknown): boolean {
 
 // viewsOf are those that a session has, here or in a report.
 export function viewsOf(s: Shows): View[] {
-  return views.filter((v) => held ? v.report(held) : v.page(s));
+  return views.filter((v) => (held ? v.report(held) : v.page(s)));
 }

@@ -31,7 +31,7 @@ const (
 // hold asks a session what a page would.
 func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 	h := &held{Version: d.Session.Memgauge, Written: d.Generated.UnixMicro(), Answers: map[string]any{},
-		Series: map[string][]*columns{}, Where: []any{}}
+		Series: map[string][]*columns{}, Where: []picked{}}
 	a, err := about(ctx, s, nil)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type held struct {
 	Answers map[string]any        `json:"answers"`
 	Series  map[string][]*columns `json:"series"`   // coarse first; by kind:pid:device:path
 	LeftOut int                   `json:"left_out"` // memories of the session that have no series here
-	Where   []any                 `json:"where"`    // at moments, in order of time
+	Where   []picked              `json:"where"`    // at moments, in order of time
 	Flame   *drawnFlame           `json:"flame"`    // null where the session keeps no snapshot
 }
 

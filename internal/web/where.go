@@ -115,14 +115,14 @@ func splitHeap(heap *node, held []questions.HostHolding) {
 	}
 }
 
-func whereAt(ctx context.Context, s api.Session, t int64) (any, error) {
+func whereAt(ctx context.Context, s api.Session, t int64) (picked, error) {
 	rows, err := api.Ask(ctx, s, questions.ResidentAt(t))
 	if err != nil {
-		return nil, err
+		return picked{}, err
 	}
 	held, err := holdersAt(ctx, s, t)
 	if err != nil {
-		return nil, err
+		return picked{}, err
 	}
 	host := &node{Key: "host"}
 	for _, r := range rows {
