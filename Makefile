@@ -1,7 +1,7 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
 VERSION := $(shell scripts/version)
 BUILD := $(shell scripts/version -build)
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(BUILD) -X github.com/memgauge/memgauge/internal/agent.build=$(BUILD)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/faces/cli/app.build=$(BUILD) -X github.com/memgauge/memgauge/internal/probe/agent.build=$(BUILD)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
@@ -68,7 +68,7 @@ release: ## dist/: wheels and tarballs for x86-64 and aarch64, what they are mad
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)
 
-generate: ## what is derived from internal/wire/spec.go, internal/table, internal/secret/rules.go and the commands
+generate: ## what is derived from internal/formats/wire/spec.go, internal/formats/table, internal/base/secret/rules.go and the commands
 	go generate ./...
 
 licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in

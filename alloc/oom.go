@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/base/units"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 )
 
 // TestWasteGenerated compares the policies on a training whose sequence lengths vary from step to step, which is hard
-// on any cache of blocks. TestRecordedTrainings in internal/replay checks the waste of recorded trainings.
+// on any cache of blocks. TestRecordedTrainings in internal/judge/replay checks the waste of recorded trainings.
 func TestWasteGenerated(t *testing.T) {
 	ops := training(9, 24, 12)
 	over := map[alloc.Policy]float64{}

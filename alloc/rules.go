@@ -3,8 +3,8 @@ package alloc
 import "math/bits"
 
 // PyTorch's constants: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize and those
-// after it. TestRecordedTrainings (internal/replay) checks them against recorded trainings, TestAgainstNaive against a
-// second reading of the source.
+// after it. TestRecordedTrainings (internal/judge/replay) checks them against recorded trainings, TestAgainstNaive
+// against a second reading of the source.
 const (
 	minBlock      = 512      // all blocks are multiples of it
 	smallSize     = 1 << 20  // the largest request of the small pool

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/base/units"
 )
 
 // GenesisStats are the keys of Genesis's device.memory_stats(), in bytes. Its active_bytes are what the owners of live

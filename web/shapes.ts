@@ -1,4 +1,4 @@
-// Made by `make generate` from internal/web. Sizes are bytes, times µs since the epoch.
+// Made by `make generate` from internal/faces/web. Sizes are bytes, times µs since the epoch.
 
 export interface Config {
   version: string;

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/memgauge/memgauge/internal/cli"
+	"github.com/memgauge/memgauge/internal/faces/cli"
 )
 
 func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

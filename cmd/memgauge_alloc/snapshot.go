@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/alloc"
-	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
 
 // describe is the statistics as a text.

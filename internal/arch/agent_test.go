@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	agentDir      = "internal/agent/py/memgauge/" // the Python package
-	guestDir      = agentDir + "_agent/"          // the part of it that runs in every observed process
+	agentDir      = "python/memgauge/"   // the Python package
+	guestDir      = agentDir + "_agent/" // the part of it that runs in every observed process
 	agentDoc      = "docs/agent.md"
 	maxGuestLines = 350 // a module of the agent
 )

@@ -26,7 +26,7 @@ func TestFormatted(t *testing.T) {
 // TestEmbeddedPython holds that what //go:embed takes is source: "all:" takes __pycache__ along, and the agent's
 // content hash, which is its version, would then depend on who has run Python in the checkout.
 func TestEmbeddedPython(t *testing.T) {
-	err := filepath.WalkDir(filepath.Join(root, "internal/agent"), func(name string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(root, "python"), func(name string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -67,15 +67,15 @@ func TestNoPlaces(t *testing.T) {
 // makes go test run this again.
 func TestGenerated(t *testing.T) {
 	for _, f := range goFiles(t) {
-		if strings.HasPrefix(f.dir, "internal/wire") {
+		if strings.HasPrefix(f.dir, "internal/formats/wire") {
 			_ = f.src
 		}
 	}
 	dir := t.TempDir()
-	args := []string{"run", "./internal/wire/gen"}
+	args := []string{"run", "./internal/formats/wire/gen"}
 	current := map[string]string{
-		"-py": "internal/agent/py/memgauge/_agent/record/_spec.py",
-		"-go": "internal/wire/codec_gen.go",
+		"-py": "python/memgauge/_agent/record/_spec.py",
+		"-go": "internal/formats/wire/codec_gen.go",
 		"-md": "docs/formats/ring-fields.md",
 	}
 	for flag, rel := range current {
@@ -92,7 +92,7 @@ func TestGenerated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(want, readFile(t, rel)) {
-			t.Errorf("%s is not what internal/wire/gen writes: run make generate", rel)
+			t.Errorf("%s is not what internal/formats/wire/gen writes: run make generate", rel)
 		}
 	}
 }

@@ -11,33 +11,33 @@ import (
 // onlyImporter says which packages alone may import what (or anything below it): a heavy or a risky dependency has one
 // door. Tests are held to it too, except for those under test/.
 var onlyImporter = map[string]string{
-	"github.com/duckdb":            "internal/store", // 70 MB of C++: everything else builds and race-tests without it
-	"database/sql":                 "internal/store",
-	"github.com/spf13":             "internal/cli",
-	"golang.org/x/term":            "internal/term internal/cli/ask", // width and edge; a line that is edited
-	"github.com/prometheus/procfs": "internal/proc",
-	"charm.land":                   "internal/tui", // the screen; what it draws is made safe there
-	"github.com/charmbracelet":     "internal/tui",
-	"golang.org/x/image":           "internal/chart",
-	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
-	"github.com/google/pprof":      "internal/flame",
-	"github.com/klauspost":         "internal/snapshot internal/fleet/frame internal/fleet/lake",
+	"github.com/duckdb":            "internal/record/store", // 70 MB of C++; all else builds and race-tests without it
+	"database/sql":                 "internal/record/store",
+	"github.com/spf13":             "internal/faces/cli",
+	"golang.org/x/term":            "internal/base/term internal/faces/cli/ask", // width and edge; an edited line
+	"github.com/prometheus/procfs": "internal/probe/proc",
+	"charm.land":                   "internal/faces/tui", // the screen; what it draws is made safe there
+	"github.com/charmbracelet":     "internal/faces/tui",
+	"golang.org/x/image":           "internal/base/chart",
+	"gonum.org/v1/gonum":           "internal/base/stats internal/judge/forecast",
+	"github.com/google/pprof":      "internal/formats/flame",
+	"github.com/klauspost":         "internal/formats/snapshot internal/fleet/frame internal/fleet/lake",
 	"github.com/apache/thrift":     "internal/fleet/lake", // Parquet's footers
 	"github.com/nats-io":           "internal/fleet/bus",  // what carries messages may be another one day
-	"github.com/rivo/uniseg":       "internal/render",
-	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
-	"github.com/BurntSushi/toml":   "internal/check",
+	"github.com/rivo/uniseg":       "internal/formats/render",
+	"github.com/tree-sitter":       "internal/judge/check", // C, and a grammar: rules see our own tree
+	"github.com/BurntSushi/toml":   "internal/judge/check",
 	"github.com/minio":             "internal/fleet/lake",
-	"go.yaml.in/yaml":              "internal/guard",
-	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
+	"go.yaml.in/yaml":              "internal/judge/guard",
+	"github.com/NVIDIA/go-nvml":    "internal/probe/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 
-	"github.com/modelcontextprotocol": "internal/cli/export",
+	"github.com/modelcontextprotocol": "internal/faces/cli/export",
 	modulePath + "/internal/arch":     "",
 
 	// They bring 5 MB of protocol buffers and gRPC for two small files of ours; tests read with them what we send.
 	"github.com/prometheus/client_golang": "",
-	"go.opentelemetry.io":                 "internal/metrics/otlp",
+	"go.opentelemetry.io":                 "internal/faces/metrics/otlp",
 
 	// They call methods by names that are text: the linker then keeps every method of every type, 11 MB of them.
 	"text/template": "",
@@ -47,25 +47,27 @@ var onlyImporter = map[string]string{
 // onlyUser is onlyImporter for packages of ours. Tests may look further.
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
-	"internal/collector": "internal/observe",
+	"internal/door/collector": "internal/faces/observe",
 	// the client: what answers needs none
-	"internal/ask":   "internal/observe internal/cli internal/fleet/node internal/source",
-	"internal/owner": "internal/collector internal/ask", // they alone take a session's lock
+	"internal/door/ask":   "internal/faces/observe internal/faces/cli internal/fleet/node internal/faces/source",
+	"internal/door/owner": "internal/door/collector internal/door/ask", // they alone take a session's lock
 	// they alone start processes of this binary
-	"internal/keeper":        "internal/collector internal/ask internal/observe",
-	"internal/cell":          "internal/collector internal/ask internal/fleet/lake internal/cli/ask internal/doctor",
-	"internal/ingest":        "internal/owner",
-	"internal/attach/ptrace": "internal/attach", // stops other people's processes
-	"internal/gpu/nvml":      "internal/gpu/discover",
-	"internal/gpu/drm":       "internal/gpu/discover",
-	"alloc/cuda":             "cmd/memgauge_alloc", // loads the driver of a device
+	"internal/record/keeper":       "internal/door/collector internal/door/ask internal/faces/observe",
+	"internal/door/cell":           "internal/door/collector internal/door/ask internal/fleet/lake internal/faces/cli/ask " +
+		"internal/faces/doctor",
+	"internal/record/ingest":       "internal/door/owner",
+	"internal/probe/attach/ptrace": "internal/probe/attach", // stops other people's processes
+	"internal/probe/gpu/nvml":      "internal/probe/gpu/discover",
+	"internal/probe/gpu/drm":       "internal/probe/gpu/discover",
+	"alloc/cuda":                   "cmd/memgauge_alloc", // loads the driver of a device
 }
 
 // presenters show a session and see nothing of it but api.Session.
-const presenters = "internal/cli internal/page internal/web internal/tui"
+const presenters = "internal/faces/cli internal/faces/page internal/faces/web internal/faces/tui"
 
 // behindTheDoor is what stands behind api.Session.
-const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"
+const behindTheDoor = "internal/record/session internal/record/store internal/probe/agent internal/probe/proc " +
+	"internal/door/owner internal/door/service"
 
 func TestPresentersSeeTheDoorOnly(t *testing.T) {
 	for _, f := range goFiles(t) {
@@ -199,7 +201,7 @@ func checkDoor(t *testing.T, f goFile, imported string, doors map[string]string)
 }
 
 // tickers are the packages that run in every tick of a collector: none of them starts a process.
-const tickers = "internal/proc internal/gpu internal/sampler internal/ingest"
+const tickers = "internal/probe/proc internal/probe/gpu internal/probe/sampler internal/record/ingest"
 
 func TestNoProcessIsStartedInATick(t *testing.T) {
 	for _, f := range goFiles(t) {

@@ -10,26 +10,26 @@ import (
 )
 
 // asks are the packages that present a session and have no SQL of their own.
-const asks = presenters + " internal/metrics internal/export"
+const asks = presenters + " internal/faces/metrics internal/faces/export"
 
 // sqlOfTheirOwn are the literals that are SQL in spite of that, by file, with the reason. The list may only shrink.
 var sqlOfTheirOwn = map[string]struct {
 	literals int
 	why      string
 }{
-	"internal/cli/ask/showing.go":         {1, "the user's statement, bounded"},
-	"internal/cli/snapshot/export.go":     {1, "a table of a memory snapshot, whole"},
-	"internal/cli/snapshot/flamecache.go": {7, "tables of a memory snapshot, not of a session"},
-	"internal/export/export.go":           {2, "processes and spans of findings in a viewer's order"},
-	"internal/export/parquet.go":          {1, "a table, whole"},
-	"internal/export/perfetto.go":         {11, "readings, thinned to what a viewer takes"},
-	"internal/export/tensorboard.go":      {2, "readings, thinned to what a viewer takes"},
-	"internal/web/ranks.go":               {1, "the comparison of ranks is package skew's; the page draws it by cells"},
+	"internal/faces/cli/ask/showing.go":         {1, "the user's statement, bounded"},
+	"internal/faces/cli/snapshot/export.go":     {1, "a table of a memory snapshot, whole"},
+	"internal/faces/cli/snapshot/flamecache.go": {7, "tables of a memory snapshot, not of a session"},
+	"internal/faces/export/export.go":           {2, "processes and spans of findings in a viewer's order"},
+	"internal/faces/export/parquet.go":          {1, "a table, whole"},
+	"internal/faces/export/perfetto.go":         {11, "readings, thinned to what a viewer takes"},
+	"internal/faces/export/tensorboard.go":      {2, "readings, thinned to what a viewer takes"},
+	"internal/faces/web/ranks.go":               {1, "the comparison of ranks is skew's; the page draws it by cells"},
 }
 
 var sqlText = regexp.MustCompile(`\bSELECT ["*(a-z%]|\bFROM ([a-z]+\.[a-z]|\(|$)`)
 
-// TestPresentersHaveNoSQL: what a figure means is said in internal/questions, and not by each who shows it.
+// TestPresentersHaveNoSQL: what a figure means is said in internal/door/questions, and not by each who shows it.
 func TestPresentersHaveNoSQL(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if f.isTest() || !within(f.dir, asks) {
@@ -50,7 +50,7 @@ func TestPresentersHaveNoSQL(t *testing.T) {
 		allowed := sqlOfTheirOwn[f.path]
 		switch {
 		case found > allowed.literals:
-			t.Errorf("%s has SQL in %d literals, at most %d are allowed: a question belongs to internal/questions",
+			t.Errorf("%s has SQL in %d literals, at most %d are allowed: a question belongs to internal/door/questions",
 				f.path, found, allowed.literals)
 		case found < allowed.literals:
 			t.Errorf("%s has SQL in %d literals: lower its number in sqlOfTheirOwn from %d", f.path, found,

@@ -18,7 +18,8 @@ var toStdout = strings.Fields("doc.WriteJSON json.NewEncoder term.TerminalWidth 
 func TestProseIsMadePlain(t *testing.T) {
 	allowed := readReasons(t, stdoutList)
 	for _, f := range goFiles(t) {
-		if f.isTest() || !within(f.dir, "internal/cli") || within(f.dir, "internal/cli/app "+forDevelopers) {
+		if f.isTest() || !within(f.dir, "internal/faces/cli") ||
+			within(f.dir, "internal/faces/cli/app "+forDevelopers) {
 			continue
 		}
 		for _, d := range f.ast.Decls {

@@ -14,12 +14,12 @@ var foreignTexts = map[string]struct {
 	places int
 	whose  string
 }{
-	"internal/cli/app/app.go":       {2, "cobra's, of an unknown command"},
-	"internal/cli/app/wrong.go":     {1, "cobra's, of flags that exclude each other"},
-	"internal/cli/ask/query.go":     {1, "a prefix that is not to stand twice"},
-	"internal/fleet/lake/inside.go": {1, "DuckDB's, of a file that it can't read"},
-	"internal/guard/policy.go":      {1, "the YAML reader's prefix"},
-	"internal/store/errors.go":      {3, "DuckDB's, of a full disk and a busy checkpoint"},
+	"internal/faces/cli/app/app.go":   {2, "cobra's, of an unknown command"},
+	"internal/faces/cli/app/wrong.go": {1, "cobra's, of flags that exclude each other"},
+	"internal/faces/cli/ask/query.go": {1, "a prefix that is not to stand twice"},
+	"internal/fleet/lake/inside.go":   {1, "DuckDB's, of a file that it can't read"},
+	"internal/judge/guard/policy.go":  {1, "the YAML reader's prefix"},
+	"internal/record/store/errors.go": {3, "DuckDB's, of a full disk and a busy checkpoint"},
 }
 
 // reads are the functions that take a text apart.

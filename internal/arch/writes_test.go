@@ -22,13 +22,14 @@ var writers = map[string]string{
 var opening = map[string]string{"os": "OpenFile", "unix": "Open Openat Openat2"}
 
 const (
-	rootDir    = "internal/rootdir"
+	rootDir    = "internal/base/rootdir"
 	writesList = "internal/arch/testdata/writes.txt"
 )
 
 // forDevelopers is what runs in a checkout and is in no binary of ours.
-const forDevelopers = "scripts test internal/cli/gen internal/secret/gen internal/table/gen internal/wire/gen " +
-	"internal/wire/wiretest internal/gpu/nvml/gen"
+const forDevelopers = "scripts test internal/faces/cli/gen internal/base/secret/gen internal/formats/table/gen " +
+	"internal/formats/wire/gen " +
+	"internal/formats/wire/wiretest internal/probe/gpu/nvml/gen"
 
 // TestOneWriter holds that files are made, written and removed by package rootdir alone. testdata/writes.txt lists what
 // is left, each with its reason; it may only shrink.

@@ -20,7 +20,7 @@ import (
 const glibc = "2_31"
 
 const (
-	packageDir = "internal/agent/py/memgauge"
+	packageDir = "python/memgauge"
 	plugin     = "integrations/pytest.py" // of the package: pytest finds it by an entry point
 )
 

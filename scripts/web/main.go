@@ -1,6 +1,6 @@
 // Command web makes the page that memgauge web serves: it fetches the packages of web/packages.lock, bundles web/ with
-// esbuild, and writes the files, compressed, into internal/web/bundle, where they are embedded. With -fetch NAME it
-// only fetches that package, and prints where it lies. With -lint it only checks the types and the form of web/, with
+// esbuild, and writes the files, compressed, into internal/faces/web/bundle, where they are embedded. With -fetch NAME
+// it only fetches that package, and prints where it lies. With -lint it only checks the types and the form of web/, with
 // -format it writes the form.
 package main
 
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	out = "internal/web/bundle"
+	out = "internal/faces/web/bundle"
 	// firstPage bounds what a browser must have before it shows something: usable on a line of 1 Mbit/s.
 	firstPage = 400 << 10
 )

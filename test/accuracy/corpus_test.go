@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/cli"
+	"github.com/memgauge/memgauge/internal/faces/cli"
 	"github.com/memgauge/memgauge/test/env"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/detect/simulate"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+	"github.com/memgauge/memgauge/internal/judge/detect/simulate"
 )
 
 // rule is a way to raise an alarm on what was seen of a run: bytes at step ends.

@@ -47,7 +47,7 @@ del _host
 
 
 def source(runtime, pid=0, start=0, budget="0.01", trace="auto", version="0123abcd", edit=lambda s: s, folder=None):
-    """What internal/agent/inject.go makes; with a folder the agent's modules lie there."""
+    """What internal/probe/agent/inject.go makes; with a folder the agent's modules lie there."""
     modules = modules_of_agent(edit)
     with open(INJECT) as f:
         code = f.read()
@@ -72,7 +72,7 @@ def modules_of_agent(edit=lambda s: s):
 
 
 def install(folder, edit=lambda s: s):
-    """What internal/agent/launch.go leaves in agent/HASH."""
+    """What internal/probe/agent/launch.go leaves in agent/HASH."""
     for name, text in modules_of_agent(edit).items():
         path = "%s/lib/memgauge/%s.py" % (folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-AGENT = os.path.join(HERE, "..", "..", "internal", "agent", "py")
+AGENT = os.path.join(HERE, "..", "..", "python")
 PYTHON = os.environ.get("MEMGAUGE_TEST_PYTHON", sys.executable)
 
 EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS, EVAL_AT = range(1, 9)

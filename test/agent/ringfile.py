@@ -4,7 +4,7 @@ import struct
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-AGENT = os.path.join(ROOT, "internal", "agent", "py")
+AGENT = os.path.join(ROOT, "python")
 if AGENT not in sys.path:
     sys.path.insert(0, AGENT)
 

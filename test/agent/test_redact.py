@@ -1,4 +1,4 @@
-"""Secrets: none reaches a ring, and what is no secret stays readable. The lists are those of internal/secret."""
+"""Secrets: none reaches a ring, and what is no secret stays readable. The lists are those of internal/base/secret."""
 import os
 import subprocess
 import sys

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/formats/snapshot"
 	"github.com/memgauge/memgauge/test/env"
 )
 

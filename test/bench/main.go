@@ -357,7 +357,7 @@ func (b *bench) outputOf(cmd *exec.Cmd) error {
 
 func (b *bench) ringWrite() error {
 	cmd := exec.Command(b.python, filepath.Join(b.repo, "test", "bench", "ring_write.py"), "--row")
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "internal", "agent", "py"))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "python"))
 	return b.outputOf(cmd)
 }
 
@@ -369,6 +369,6 @@ func (b *bench) samplers() error {
 
 func (b *bench) trainer() error {
 	cmd := exec.Command(b.python, filepath.Join(b.repo, "test", "bench", "trainer_cost.py"), "--row")
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "internal", "agent", "py"))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "python"))
 	return b.outputOf(cmd)
 }

@@ -69,7 +69,7 @@ var benchLine = regexp.MustCompile(`^(Benchmark\S+)\s+\d+\s+(.*)`)
 // database runs the benchmarks of the packages between ring and SQL and takes their own units.
 func (b *bench) database() error {
 	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "Drain|Seeds10M|BytesPerRow", "-benchtime", "1x",
-		"-timeout", "20m", "./internal/store", "./test/bench/drain")
+		"-timeout", "20m", "./internal/record/store", "./test/bench/drain")
 	cmd.Dir, cmd.Stderr = b.repo, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

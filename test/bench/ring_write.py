@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 from memgauge._agent.record._spec import HOST_STRUCT  # noqa: E402
 from memgauge._agent.record.ring import Ring, clock  # noqa: E402
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 from memgauge._agent import life, state  # noqa: E402
 
 SETTLE = 2.0  # s of training before anything is measured: the governor has its early samples behind it

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/advise"
+	"github.com/memgauge/memgauge/internal/faces/advise"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -67,7 +67,7 @@ func TestAdviseOnALiveSession(t *testing.T) {
 // A history recorded on an H100: the saving that is simulated is what a second recording, with the setting, did save.
 // It is tested here since the race detector's build of package alloc checks everything after each operation.
 func TestAdviseOfAnH100(t *testing.T) {
-	const expandable, segments = 3_613_392_896, 4_622_123_008 // reserved at the peak, as internal/replay knows them
+	const expandable, segments = 3_613_392_896, 4_622_123_008 // reserved at the peak, as package replay knows
 	file := filepath.Join(env.Checkout(), "testdata/snapshots/h100-segments.pickle.gz")
 	a, note, err := advise.Allocator(t.Context(), file)
 	if err != nil || a == nil || a.Saves == nil {

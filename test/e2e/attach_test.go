@@ -128,7 +128,7 @@ func TestAttach(t *testing.T) {
 	for i, py := range pythons {
 		for k, way := range ways {
 			if k%len(pythons) != i%len(ways) && !env.InLong() {
-				continue // internal/attach enters all of the matrix
+				continue // internal/probe/attach enters all of the matrix
 			}
 			t.Run(py.Name()+" "+way, func(t *testing.T) {
 				t.Parallel()

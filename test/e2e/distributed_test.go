@@ -60,7 +60,7 @@ func TestSeedsCluster(t *testing.T) {
 	copyToken(t, boss, stranger, func(s string) string { return s[:len(s)-4] + "AAAA" })
 	worker := on(far, 1, append([]string{"memgauge"}, workers[0]...)...)
 	thief := on(stranger, 3, append([]string{"memgauge"}, workers[0]...)...)
-	python.env = append(python.env, "PYTHONPATH="+filepath.Join(env.Checkout(), "internal/agent/py"),
+	python.env = append(python.env, "PYTHONPATH="+filepath.Join(env.Checkout(), "python"),
 		"MEMGAUGE_BINARY="+filepath.Join(python.home, "bin", "memgauge"))
 	name, rest := m.in(2, "python3", "-c", workerProgram)
 	program := python.command(name, rest...)

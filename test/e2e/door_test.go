@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 )
 
 // A training by hand that holds a list and waits for a word to end.

@@ -28,7 +28,7 @@ while True:
 
 // A script that never ends and wants a GPU is estimated on a machine without one; nothing but the answer is printed.
 func TestEstimate(t *testing.T) {
-	env.Long(t, "three trainings; internal/estimate records one")
+	env.Long(t, "three trainings; internal/judge/estimate records one")
 	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)

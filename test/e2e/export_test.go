@@ -20,10 +20,10 @@ import (
 	collected "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/memgauge/memgauge/internal/metrics"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/faces/metrics"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/record/session"
+	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/env"
 )
 

@@ -82,7 +82,7 @@ func TestFrameworksUnobserved(t *testing.T) {
 // unobserved is a Python that can import memgauge as an installed package.
 func (w *world) unobserved(python string, args ...string) *exec.Cmd {
 	cmd := w.command(python, args...)
-	cmd.Env = append(cmd.Env, "PYTHONPATH="+filepath.Join(env.Checkout(), "internal", "agent", "py"),
+	cmd.Env = append(cmd.Env, "PYTHONPATH="+filepath.Join(env.Checkout(), "python"),
 		"PYTHONDONTWRITEBYTECODE=1")
 	return cmd
 }

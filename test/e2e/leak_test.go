@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/record/session"
 	"github.com/memgauge/memgauge/test/env"
 )
 

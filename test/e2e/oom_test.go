@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/forecast"
-	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/monitor/machine"
+	"github.com/memgauge/memgauge/internal/door/monitor"
+	"github.com/memgauge/memgauge/internal/door/monitor/machine"
+	"github.com/memgauge/memgauge/internal/judge/forecast"
 	"github.com/memgauge/memgauge/test/env"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/internal/faces/web"
 	"github.com/memgauge/memgauge/test/env"
 )
 

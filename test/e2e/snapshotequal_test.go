@@ -41,7 +41,7 @@ func torchSnapshots(t *testing.T, w *world) []string {
 
 // What memgauge reads is what pickle.load and a naive replay read, of PyTorch's own files and of mosaic's.
 func TestSnapshotsEqualNaiveReplay(t *testing.T) {
-	env.Long(t, "a replay in Python of every event; internal/snapshot compares the rows of files")
+	env.Long(t, "a replay in Python of every event; internal/formats/snapshot compares the rows of files")
 	t.Parallel()
 	w := newWorld(t)
 	paths := append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle"))

@@ -140,7 +140,7 @@ func TestSeedsPythonClasses(t *testing.T) {
 	if len(snippets) < 5 {
 		t.Fatalf("%d snippets found", len(snippets))
 	}
-	agent, err := filepath.Abs("../../internal/agent/py")
+	agent, err := filepath.Abs("../../python")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ print(json.dumps(reports))
 // too: where the process is observed, they see its session, else what can be seen without one.
 func TestClassesAtAnyTime(t *testing.T) {
 	t.Parallel()
-	agent, err := filepath.Abs("../../internal/agent/py")
+	agent, err := filepath.Abs("../../python")
 	if err != nil {
 		t.Fatal(err)
 	}

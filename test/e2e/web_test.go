@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
-	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/internal/faces/web"
 	"github.com/memgauge/memgauge/test/env"
 )
 

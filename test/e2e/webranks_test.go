@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/faces/web"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
-	"github.com/memgauge/memgauge/internal/web"
 	"github.com/memgauge/memgauge/test/env"
 )
 

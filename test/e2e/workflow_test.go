@@ -86,7 +86,7 @@ func (w *world) again(t *testing.T) {
 func (w *world) check(t *testing.T, line string, code int) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", line)
-	cmd.Env = append(w.env, "PYTHONPATH="+filepath.Join(env.Checkout(), "internal", "agent", "py"),
+	cmd.Env = append(w.env, "PYTHONPATH="+filepath.Join(env.Checkout(), "python"),
 		"PYTHONDONTWRITEBYTECODE=1")
 	cmd.Dir = w.home
 	if r := w.finish(cmd); r.code != code {

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
-	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/door/monitor"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 // Tables answers SQL: package service over a database, or rows that a test makes up.

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/fragment"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/picture"
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/monitor"
+	"github.com/memgauge/memgauge/internal/door/picture"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+	"github.com/memgauge/memgauge/internal/judge/fragment"
 )
 
 // The job: two ranks that train on a GPU each, and one worker of a DataLoader. Its processes have numbers above those

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/analyse"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/door/analyse"
+	"github.com/memgauge/memgauge/internal/door/service"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Live returns the job while it runs, with a database of its rows that is closed with the test.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Fields are the columns that a view's rows have in a frame.

@@ -1,5 +1,5 @@
 // Package golden compares what commands print with files. Each file is a transcript: command lines with their output,
-// their errors ("!") and their exit code ("="), as a user sees them. `go test ./internal/cli/NAME -run TestGolden
+// their errors ("!") and their exit code ("="), as a user sees them. `go test ./internal/faces/cli/NAME -run TestGolden
 // -update` writes a family's files anew. A line runs in this process, at a fixed moment of a clock by which sleeping
 // takes no time.
 package golden
@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/test/fakesession"
 )
 

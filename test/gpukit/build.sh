@@ -8,7 +8,7 @@ rm -rf "$kit" "$kit.tar.xz"
 mkdir -p "$kit/bin" "$kit/lib"
 cp "$memgauge" "$library" "$kit/bin/"
 (cd "$root" && go test -c -trimpath -ldflags '-s -w' -o "$kit/bin/cuda.test" ./alloc/cuda)
-cp -r "$root/internal/agent/py/memgauge" "$kit/lib/"
+cp -r "$root/python/memgauge" "$kit/lib/"
 find "$kit/lib" -name __pycache__ -prune -exec rm -r {} +
 cp -r "$here/kit.py" "$here/harness.py" "$here/programs" "$root/test/bench/trainer_cost.py" "$root/LICENSE" "$root/THIRD_PARTY_LICENSES" "$kit/"
 [ "${MEMGAUGE_KIT_PACK:-1}" = 1 ] || exit 0 # the test needs the folder only

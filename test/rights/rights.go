@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/monitor"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 // Carriers that hand questions to a session, in the order of the table's columns.

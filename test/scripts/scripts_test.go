@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/memgauge/memgauge/internal/cli"
+	"github.com/memgauge/memgauge/internal/faces/cli"
 	"github.com/memgauge/memgauge/test/env"
 )
 

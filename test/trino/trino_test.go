@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/trino"
-	"github.com/memgauge/memgauge/internal/render"
+	"github.com/memgauge/memgauge/internal/formats/render"
 	"github.com/memgauge/memgauge/test/env"
 	"github.com/memgauge/memgauge/test/frames"
 )

@@ -29,7 +29,7 @@ func TestPluginLoadsOnce(t *testing.T) {
 	err := os.WriteFile(filepath.Join(site, "memgauge-1.dist-info/METADATA"),
 		[]byte("Metadata-Version: 2.1\nName: memgauge\nVersion: 1\n"), 0o644)
 	if err == nil {
-		err = os.Symlink(filepath.Join(env.Checkout(), "internal/agent/py/memgauge"), filepath.Join(site, "memgauge"))
+		err = os.Symlink(filepath.Join(env.Checkout(), "python/memgauge"), filepath.Join(site, "memgauge"))
 	}
 	if err != nil {
 		t.Fatal(err)

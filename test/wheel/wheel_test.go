@@ -167,7 +167,7 @@ func checkNVML(t *testing.T, program []byte) {
 // checkPackage compares the wheel's modules with the checkout's.
 func checkPackage(t *testing.T, files map[string]*zip.File) {
 	t.Helper()
-	root := filepath.Join(env.Checkout(), "internal", "agent", "py")
+	root := filepath.Join(env.Checkout(), "python")
 	modules := 0
 	err := filepath.WalkDir(filepath.Join(root, "memgauge"), func(name string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(name) == ".py" {

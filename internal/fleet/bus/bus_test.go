@@ -18,8 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
 

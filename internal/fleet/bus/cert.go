@@ -15,7 +15,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // certYears is how long a certificate of ours lasts: the token pins its key, so nothing is won by an early end.

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/trust"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/trust"
 )
 
 // DialOptions say who wants to reach which hub.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
 // CheckURLs checks the addresses of a NATS of the user's, with commas between them.

@@ -21,9 +21,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/trust"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/trust"
 )
 
 // ServerOptions are a hub's.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
 // Frames wait in one stream until they are kept elsewhere. When it is full, new ones are refused: nodes keep them, and

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 )
 
 // Select says which sessions a question is for; its zero value means all that are live.

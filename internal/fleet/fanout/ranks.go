@@ -3,7 +3,7 @@ package fanout
 import (
 	"net/http"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 )
 

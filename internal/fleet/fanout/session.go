@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // Open gives a session far away as what every session is.

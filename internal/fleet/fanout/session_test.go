@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
-	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // slowTrip is a question to n1, which says nothing but what parts has.

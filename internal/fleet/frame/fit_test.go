@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // made is a frame of python.steps with the given columns behind job, node and rank, as a stranger makes it: encoded

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // steps makes a batch of python.steps: half of the columns' values are NULL.

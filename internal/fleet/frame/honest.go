@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Errors of Fit.

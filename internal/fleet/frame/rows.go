@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Type is what a column's values are. Headers have its number, so a new one comes at the end.

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/trust"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/test/env"
 )
 

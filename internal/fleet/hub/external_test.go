@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/test/env"
 	"github.com/memgauge/memgauge/test/nats"
 )

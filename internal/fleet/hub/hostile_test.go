@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
-	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/frames"
 )
 

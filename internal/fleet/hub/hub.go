@@ -19,12 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/trust"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // Options are a hub's.

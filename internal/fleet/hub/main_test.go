@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/test/env"
 )

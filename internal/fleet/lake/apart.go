@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/cell"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/cell"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Files of a lake may come from anybody, and a few bytes of Parquet can ask for any memory and time. So a cell reads

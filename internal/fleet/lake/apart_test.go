@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // elements is a Parquet file whose footer claims to describe so many columns: of each a reader makes some 300 bytes.

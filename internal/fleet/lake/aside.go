@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memgauge/memgauge/internal/cell"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/door/cell"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // asideName is the directory of files that were set aside, under the names that they had.

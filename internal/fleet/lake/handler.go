@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/formats/model"
 )
 
 // Room bounds how many questions a lake answers at a time: each takes a process with its memory (package cell).

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 )
 
 // TestRowsOfALake: a lake is asked like whatever else has rows, and each question sees what has come since the one

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/frames"
 )
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/cell"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/cell"
+	"github.com/memgauge/memgauge/internal/door/service"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // CellKind is the kind of the cells that answer for a lake.

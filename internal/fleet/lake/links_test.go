@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/test/env"
 )
 

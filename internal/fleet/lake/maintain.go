@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Report is what a maintenance did.

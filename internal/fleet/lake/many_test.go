@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
 // TestManyFiles: an hour that has many files is merged before it is over, in portions, whatever is wrong with one of

@@ -13,17 +13,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/base/trust"
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/table"
-	"github.com/memgauge/memgauge/internal/trust"
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/formats/table"
+	"github.com/memgauge/memgauge/internal/record/session"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Choice says which part of a lake is opened.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/service"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/env"
 	"github.com/memgauge/memgauge/test/frames"
 )

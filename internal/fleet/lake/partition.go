@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // hour is a partition: rows of one table and one job, of one hour of UTC by the node's clock.

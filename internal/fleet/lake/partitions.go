@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Partition is what another engine must know of an hour's current files: their directory below the lake, and the

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // entry is a file of a lake; name has slashes and no leading one.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // A flushed file has rows of many nodes, each acknowledged. What one node's rows make of it must cost the others none:

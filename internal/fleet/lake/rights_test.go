@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/test/rights"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // bucket is a place in S3. Its readers need no lock; its one writer has a lease (see leaseTime).

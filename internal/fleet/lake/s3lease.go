@@ -16,7 +16,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"golang.org/x/sys/unix"
 
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
 // A bucket has one writer, as a directory has, which a lock holds there. S3 has none: an object stands for it, which

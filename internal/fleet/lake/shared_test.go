@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // spoilt makes a file of rows of two nodes, one of which has texts that are none: DuckDB can't read it then.

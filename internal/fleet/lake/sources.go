@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/cell"
-	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/door/cell"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // source is a file of a merge. A portion of others, which lies in the stage, has no name.

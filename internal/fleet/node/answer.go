@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 const (

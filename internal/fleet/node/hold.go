@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // Hold says to other nodes of this machine that this process answers for a session: until release, or its own end.

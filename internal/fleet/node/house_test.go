@@ -16,16 +16,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/base/sock"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/service"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/sock"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/record/session"
+	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/env"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/memgauge/memgauge/internal/ask"
-	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/test/env"

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/rights"
 )
 

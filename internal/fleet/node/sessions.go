@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/base/rootdir"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Job is what a session is a part of.

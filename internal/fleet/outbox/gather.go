@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 const (

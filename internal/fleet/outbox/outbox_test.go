@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/door/service"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/frames"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // sheet gathers rows of a table until they are a frame.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/memgauge/memgauge/internal/stats"
+	"github.com/memgauge/memgauge/internal/base/stats"
 )
 
 // A unit is compared with its peers: those whose level is nearest to its own when the run begins. The stages of a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/base/units"
 )
 
 // shownFindings bounds the sentences: beyond them it is not a rank that is odd but the job.

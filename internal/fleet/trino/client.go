@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
 // Client asks one server.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/formats/model"
 )
 
 // Rows is an answer, read as the server sends it; package render writes it.

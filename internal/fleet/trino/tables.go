@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/fleet/lake"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Sync makes the server see a lake as it is now.

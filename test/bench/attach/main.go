@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/attach"
+	"github.com/memgauge/memgauge/internal/probe/attach"
 )
 
 // training is a small one, in 1 ms steps; -torch=false takes its place with plain Python.

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/ingest"
-	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/wire"
-	"github.com/memgauge/memgauge/internal/wire/wiretest"
+	"github.com/memgauge/memgauge/internal/formats/wire"
+	"github.com/memgauge/memgauge/internal/formats/wire/wiretest"
+	"github.com/memgauge/memgauge/internal/record/ingest"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // A full backlog: 32 processes whose large rings are full of trace records, as a collector finds it that comes back

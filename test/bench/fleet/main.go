@@ -26,15 +26,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/cli"
-	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/faces/cli"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/fleet/skew/simulate"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 const (

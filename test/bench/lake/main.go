@@ -17,11 +17,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/trino"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // question is one with its bounds: the goal in DuckDB, and in Trino with one worker.

@@ -79,7 +79,7 @@ time.sleep(.1)
 
 def library():
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-    return os.path.join(ROOT, "internal", "native", "lib", arch, "libmemgauge_native.so")
+    return os.path.join(ROOT, "internal", "probe", "native", "lib", arch, "libmemgauge_native.so")
 
 
 def environ(where):

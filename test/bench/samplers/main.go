@@ -21,13 +21,13 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
-	"github.com/memgauge/memgauge/internal/collector"
-	"github.com/memgauge/memgauge/internal/gpu"
-	"github.com/memgauge/memgauge/internal/gpu/nvml"
-	"github.com/memgauge/memgauge/internal/proc"
-	"github.com/memgauge/memgauge/internal/sampler"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/door/collector"
+	"github.com/memgauge/memgauge/internal/probe/gpu"
+	"github.com/memgauge/memgauge/internal/probe/gpu/nvml"
+	"github.com/memgauge/memgauge/internal/probe/proc"
+	"github.com/memgauge/memgauge/internal/probe/sampler"
+	"github.com/memgauge/memgauge/internal/record/session"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 const job = `

@@ -19,13 +19,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/service"
-	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/monitor"
+	"github.com/memgauge/memgauge/internal/door/service"
+	"github.com/memgauge/memgauge/internal/faces/web"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 func main() {

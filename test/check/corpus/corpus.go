@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memgauge/memgauge/internal/check"
+	"github.com/memgauge/memgauge/internal/judge/check"
 	"golang.org/x/tools/txtar"
 )
 

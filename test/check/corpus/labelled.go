@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/memgauge/memgauge/internal/check"
+	"github.com/memgauge/memgauge/internal/judge/check"
 )
 
 // Labelled is how the rules do on programs that were written for the judge of recordings, by others and for another

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/check"
+	"github.com/memgauge/memgauge/internal/judge/check"
 )
 
 // pinned are the packages that count, by the name and version under which PyPI has them.

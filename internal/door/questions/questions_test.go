@@ -1,0 +1,151 @@
+package questions_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/door/api"
+	q "github.com/memgauge/memgauge/internal/door/questions"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+	"github.com/memgauge/memgauge/test/fakesession"
+)
+
+// asked runs a question and says how many rows it has.
+func asked[T any](question q.Of[T]) func(context.Context, api.Querier) (int, error) {
+	return func(ctx context.Context, db api.Querier) (int, error) {
+		rows, err := api.Ask(ctx, db, question)
+		return len(rows), err
+	}
+}
+
+// TestEveryQuestionIsAnswered: each statement runs on the tables, of a job with everything and of one with nothing, and
+// finds there what it is about.
+func TestEveryQuestionIsAnswered(t *testing.T) {
+	at, pid := fakesession.Now.UnixMicro(), fakesession.Rank0
+	full, empty := fakesession.Stored(t, fakesession.Rows()), fakesession.Stored(t, &model.Batch{})
+	list := map[string]func(context.Context, api.Querier) (int, error){
+		"findings": asked(q.Findings(0)), "span": asked(q.Span), "events": asked(q.Events(10)),
+		"happened": asked(q.Happened(500)), "costs": asked(q.Costs), "cost in all": asked(q.CostInAll),
+		"drops?": asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
+		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
+		"host holdings then?": asked(q.HostHoldings(at)), "holders": asked(q.Holders(at)),
+		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
+		"largest": asked(q.Largest(9)), "foremost": asked(q.Foremost(9)), "tree": asked(q.Tree),
+		"brief": asked(q.Brief), "cgroups": asked(q.Cgroups),
+		"devices?": asked(q.Devices), "naming": asked(q.Naming("it's:3")), "now": asked(q.Now),
+		"last steps": asked(q.LastSteps), "step devices?": asked(q.StepDevices), "charged": asked(q.Charged),
+		"host": asked(q.Host), "gpus": asked(q.GPUs), "all censuses": asked(q.AllCensuses),
+		"groups": asked(q.Groups(int64(pid), 2, 1)), "objects?": asked(q.Objects(int64(pid), 2)),
+		"tensor groups": asked(q.TensorGroups(int(pid), 2)), "object groups?": asked(q.ObjectGroups(int(pid), 2)),
+		"native lines?": asked(q.NativeLines), "native stacks?": asked(q.NativeStacks),
+		"native readings": asked(q.NativeReadings), "native frames?": asked(q.NativeFrames),
+		"native off?": asked(q.NativeOff(q.NativeSettled, q.NativeNow)),
+		"native settled?": asked(q.NativeAt(q.NativeSettled)), "native peak?": asked(q.NativeAt(q.NativePeak)),
+		"native now?": asked(q.NativeAt(q.NativeNow)), "native after?": asked(q.NativeAt(q.NativeAfter(5))),
+		"native start?": asked(q.NativeAt(q.NativeStart)), "ran out?": asked(q.RanOut), "minute?": asked(q.Minute(at)),
+		"recent": asked(q.Recent(nil, false, 1)), "recent later": asked(q.Recent(map[string]int64{"m": at}, true, 5)),
+	}
+	for _, k := range []string{"job", "host", "process", "device", "allocator", "floors"} {
+		track, err := q.TrackOf(k, int64(pid), 0, "/job's")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list["track "+k+"?"] = asked(track.In(q.Interval{From: 0, To: at, Width: 1 << 50}))
+		list["covers "+k] = asked(track.Covers())
+	}
+	for _, m := range []detect.Kind{detect.Heap, detect.Private, detect.Anon, detect.Device, detect.Reserved,
+		detect.Worker, detect.Shared, detect.Mapped} {
+		f := detect.Finding{Memory: m, PID: int(pid), Device: "cuda:0"}
+		list[fmt.Sprintf("readings of %s?", m)] = asked(q.Readings(&f))
+	}
+	for name, ask := range list {
+		if n, err := ask(t.Context(), full); err != nil || n == 0 && name[len(name)-1] != '?' {
+			t.Errorf("%s: %d rows, %v", name, n, err)
+		}
+		if _, err := ask(t.Context(), empty); err != nil {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+	}
+}
+
+// TestResidentMemoryIsSplitOnce: the statement and the function divide anonymous memory alike, whatever malloc says.
+func TestResidentMemoryIsSplitOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	b := &model.Batch{}
+	const begin = int64(1_700_000_000_000_000)
+	for i := range 40 {
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: begin, PID: int32(100 + i), StartTicks: 1,
+			Rank: -1, Anon: random.Int64N(1000), HeapInUse: random.Int64N(1500), HeapHeld: random.Int64N(1500)})
+	}
+	rows, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.ResidentAt(begin+5))
+	if err != nil || len(rows) != 40 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	for _, r := range rows {
+		p := b.Samples.Memory[r.PID-100]
+		used, free, rest := q.Split(p.Anon, p.HeapInUse, p.HeapHeld)
+		if got := []int64{*r.HeapInUse, *r.HeapFree, *r.Anonymous}; !slices.Equal(got, []int64{used, free, rest}) ||
+			used+free+rest != p.Anon || min(used, free, rest) < 0 {
+			t.Errorf("%d of which %d of %d: %v and %d, %d, %d", p.Anon, p.HeapInUse, p.HeapHeld, got, used, free, rest)
+		}
+	}
+}
+
+// TestTheirEvents: a user sees neither that an eval begins nor our own questions, in no view of the events.
+func TestTheirEvents(t *testing.T) {
+	b := &model.Batch{}
+	for i, e := range [][2]string{{"start", ""}, {"eval begin", "x"}, {"eval", "x"}, {"note", "n"},
+		{"eval", `__import__("builtins")("memgauge")`}, {"oom", "o"}} {
+		b.Events = append(b.Events, model.Event{Time: int64(1e15) + int64(i), Rank: -1, Name: e[0], Text: e[1]})
+	}
+	db := fakesession.Stored(t, b)
+	names := func(question q.Of[q.Event]) (list []string) {
+		rows, err := api.Ask(t.Context(), db, question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			list = append(list, r.Name)
+		}
+		return list
+	}
+	rows, err := api.Ask(t.Context(), db, q.Recent(nil, false, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var top []string
+	for _, r := range rows {
+		top = append(top, r.Name)
+	}
+	want := []string{"start", "eval", "note", "oom"}
+	if all := names(q.Events(9)); !reflect.DeepEqual(all, want) || !reflect.DeepEqual(top, want) {
+		t.Errorf("the page has %v, top %v", all, top)
+	}
+	if newest := names(q.Events(2)); !reflect.DeepEqual(newest, want[2:]) {
+		t.Errorf("the newest two are %v", newest)
+	}
+	if told := names(q.Happened(9)); !reflect.DeepEqual(told, []string{"eval", "oom"}) {
+		t.Errorf("a picture shows %v", told)
+	}
+}
+
+// TestCostOnce: the parts' costs and the one in all are of the same time.
+func TestCostOnce(t *testing.T) {
+	b := &model.Batch{Overheads: []model.Overhead{
+		{Time: 1e15, PID: 7, Rank: -1, Part: "hooks", NS: 2e9, CoveredNS: 100e9, Gap: model.Null},
+		{Time: 1e15, PID: 7, Rank: -1, Part: "census", NS: 1e9, CoveredNS: 2e9, Gap: model.Null}}}
+	db := fakesession.Stored(t, b)
+	parts, err := api.Ask(t.Context(), db, q.Costs)
+	all, allErr := api.Ask(t.Context(), db, q.CostInAll)
+	if err != nil || allErr != nil || len(parts) != 2 || len(all) != 1 {
+		t.Fatal(parts, all, err, allErr)
+	}
+	if *parts[0].Share != 0.02 || *parts[1].Share != 0.01 || *all[0].Share != 0.03 || all[0].Seconds != 3 {
+		t.Errorf("%v %v of a run of 100 s, in all %v", *parts[0].Share, *parts[1].Share, *all[0].Share)
+	}
+}

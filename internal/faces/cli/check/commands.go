@@ -1,0 +1,17 @@
+// Package check holds the command that finds leaks in code, and the forms of its output.
+package check
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+)
+
+// commands makes the package's commands.
+type commands struct{ *app.App }
+
+// Commands returns the commands of the package.
+func Commands(a *app.App) []*cobra.Command {
+	c := &commands{a}
+	return []*cobra.Command{c.checkCommand()}
+}

@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/doctor"
+	"github.com/memgauge/memgauge/internal/formats/doc"
+	"github.com/memgauge/memgauge/internal/probe/attach"
+)
+
+// doctorTarget prints whether and how attach would work for a process.
+func (a *commands) doctorTarget(arg string, o doctorOptions) error {
+	pid, err := strconv.Atoi(arg)
+	if err != nil || pid <= 0 {
+		return app.Usage(fmt.Errorf("doctor: %q is not a PID", arg))
+	}
+	checks, broken := targetChecks(attach.Diagnose(pid))
+	if o.json {
+		err = doc.WriteJSON(a.Stdout, struct {
+			SchemaVersion int            `json:"schema_version"`
+			PID           int            `json:"pid"`
+			Checks        []doctor.Check `json:"checks"`
+		}{doc.JSONVersion, pid, checks})
+	} else {
+		var b bytes.Buffer
+		writeDoctorChecks(&b, checks)
+		_, err = a.Text().Write(b.Bytes())
+	}
+	if err == nil && broken {
+		return app.Exit(app.ExitFindings, nil)
+	}
+	return err
+}
+
+func targetChecks(from []attach.Check) (checks []doctor.Check, broken bool) {
+	for _, c := range from {
+		check := doctor.Check{Name: c.Name, State: doctor.Works, Found: c.Detail}
+		if c.Err != nil {
+			check.State, check.Found, check.Hint, broken = doctor.Broken, c.Err.Error(), remedy.Of(c.Err), true
+		}
+		checks = append(checks, check)
+	}
+	return checks, broken
+}

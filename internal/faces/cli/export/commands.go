@@ -1,0 +1,18 @@
+// Package export holds the commands that bring a session to other tools: export writes their formats and serves their
+// protocols, mcp answers assistants.
+package export
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+)
+
+// commands makes the package's commands.
+type commands struct{ *app.App }
+
+// Commands returns the commands of the package.
+func Commands(a *app.App) []*cobra.Command {
+	c := &commands{a}
+	return []*cobra.Command{c.exportCommand(), c.mcpCommand()}
+}

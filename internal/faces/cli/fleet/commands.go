@@ -1,0 +1,32 @@
+// Package fleet holds the commands for many machines: hub, which all others know, and node, which ships and answers;
+// and it takes command lines whose endpoint means many machines, and has each session answer them.
+package fleet
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+)
+
+// commands are those of the package, with what all commands share.
+type commands struct{ *app.App }
+
+// Commands makes them.
+func Commands(a *app.App) []*cobra.Command {
+	c := &commands{a}
+	return []*cobra.Command{c.hubCommand(), c.nodeCommand()}
+}
+
+const (
+	lakeDir = "lake" // the lake, in the directory of a hub
+)
+
+// defaultPort is NATS's own.
+const defaultPort = "4222"
+
+// log tells what happens, a line each, on standard error.
+func (a *commands) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}

@@ -1,0 +1,253 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/memgauge/memgauge/internal/base/plain"
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/faces/cli/watch"
+	"github.com/memgauge/memgauge/internal/fleet/skew"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+)
+
+const (
+	shownLeaks = 5 // ranks in the paragraph; beyond them it is not a rank that leaks but the job
+	shownRanks = 8 // lines of the table
+	shownOwn   = 3 // sessions whose own verdict is printed whole
+)
+
+// paragraph says what is wrong with the job, where first, and what to do.
+func (j *job) paragraph() string {
+	var b strings.Builder
+	plain.Fprintf(&b, "%s on %s.", count(len(j.Each), "rank"), count(j.nodes(), "node"))
+	said := map[skew.Unit]bool{}
+	for i, f := range j.Skew.Findings {
+		if i == shownLeaks {
+			plain.Fprintf(&b, " And %d more differ from their peers (--json lists them).",
+				len(j.Skew.Findings)-shownLeaks)
+			break
+		}
+		b.WriteString(" " + f.Text())
+		if own := j.leakOf(f); own != nil {
+			b.WriteString(" " + cause(own))
+			said[skew.Unit{Rank: f.Rank, Node: f.Node}] = true
+		}
+	}
+	j.alike(&b, said)
+	j.unranked(&b)
+	switch {
+	case j.SinceStep != nil:
+		plain.Fprintf(&b, " It began on %s at step %d.", *j.FirstNode, *j.SinceStep)
+	case len(j.Skew.Findings) == 0 && j.Verdict == detect.Healthy && len(j.Skew.Slopes) > 0:
+		b.WriteString(" No rank leaks, and none differs from its peers at equal steps.")
+	case j.Verdict == detect.Healthy:
+		b.WriteString(" No rank leaks.")
+	case j.Verdict == detect.Undecided:
+		b.WriteString(" No leak so far, but not every memory can be judged yet: each session's own line says why.")
+	}
+	if len(j.Failed) > 0 {
+		plain.Fprintf(&b, " Not judged: %s.", someOf(j.Failed))
+	}
+	return b.String()
+}
+
+// cause says what holds a rank's memory and what to do.
+func cause(f *detect.Finding) string {
+	var parts []string
+	if f.Holder != "" {
+		parts = append(parts, "held by "+f.Holder)
+	}
+	if f.Site != "" {
+		parts = append(parts, "created at "+f.Site)
+	}
+	if len(f.Advice) > 0 {
+		parts = append(parts, "to do: "+f.Advice[0])
+	}
+	if len(parts) == 0 {
+		return "What holds it is not known."
+	}
+	return "It is " + strings.Join(parts, "; ") + "."
+}
+
+// alike tells of the ranks that leak without standing out: where all do, none is odd.
+func (j *job) alike(b *strings.Builder, said map[skew.Unit]bool) {
+	var leaking []*rankVerdict
+	for i := range j.Each {
+		if v := &j.Each[i]; v.leak != nil && !said[skew.Unit{Rank: v.Rank, Node: v.Node}] {
+			leaking = append(leaking, v)
+		}
+	}
+	if len(leaking) == 0 {
+		return
+	}
+	slices.SortStableFunc(leaking, func(a, b *rankVerdict) int { return int(a.leak.Start - b.leak.Start) })
+	first, where := leaking[0], []string{}
+	for _, v := range leaking {
+		where = append(where, fmt.Sprintf("rank %d on %s", v.Rank, v.Node))
+	}
+	who := "By their own verdict these leak: " + someOf(where)
+	if len(leaking) == len(j.Each) && len(leaking) > 1 {
+		who = "All of them leak"
+	}
+	plain.Fprintf(b, " %s; rank %d: %s %s since %s %.0f. %s", who, first.Rank, first.leak.Name(), first.leak.PerStep(),
+		first.leak.Unit(), first.leak.Start, cause(first.leak))
+}
+
+// unranked tells of leaks in processes that have no rank: trainings that are not distributed, workers.
+func (j *job) unranked(b *strings.Builder) {
+	told := 0
+	for _, s := range j.sessions {
+		at := slices.IndexFunc(s.report.Findings, func(f detect.Finding) bool {
+			_, ranked := j.at[skew.Unit{Rank: f.Rank, Node: s.Node}]
+			return f.Verdict == detect.Leak && !ranked
+		})
+		if at < 0 || told == shownLeaks {
+			continue
+		}
+		told++
+		f := &s.report.Findings[at]
+		plain.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start,
+			cause(f))
+	}
+}
+
+func (j *job) nodes() int {
+	seen := map[string]bool{}
+	for _, s := range j.sessions {
+		seen[s.Node] = true
+	}
+	return len(seen)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return units.Count(int64(n)) + " " + noun + "s"
+}
+
+// someOf names a few of many.
+func someOf(list []string) string {
+	text := strings.Join(list[:min(len(list), maxNamed)], ", ")
+	if more := len(list) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// leakText prints the paragraph of each job, its steepest ranks, and the sessions' own verdicts, equal ones together.
+func (q *question) leakText(jobs []*job, list []*judged) error {
+	out := q.Text()
+	for _, j := range jobs {
+		plain.Fprintf(out, "%s  job %s: %s\n", strings.ToUpper(string(j.Verdict)), j.Job, j.Text)
+		for _, why := range j.Skew.Warnings {
+			plain.Fprintf(out, "note  not compared: %s\n", why)
+		}
+		if err := j.table(out); err != nil {
+			return fmt.Errorf("leak: %w", err)
+		}
+		fmt.Fprintln(out)
+	}
+	q.ownVerdicts(out, list)
+	return code(jobs)
+}
+
+// table lists the ranks that leak or differ, then the steepest.
+func (j *job) table(out io.Writer) error {
+	if len(j.Each) == 0 {
+		return nil
+	}
+	order := slices.Clone(j.Each)
+	weight := func(v rankVerdict) float64 {
+		w := 0.0
+		if v.Verdict == detect.Leak || len(v.Odd) > 0 {
+			w = 1e18 // beyond any slope
+		}
+		if v.BeyondPace != nil {
+			w += *v.BeyondPace
+		}
+		return w
+	}
+	slices.SortStableFunc(order, func(a, b rankVerdict) int {
+		switch x, y := weight(a), weight(b); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RANK\tNODE\tVERDICT\tODD\tA STEP, BEYOND PEERS\tSINCE STEP\tBY NOW\tZ")
+	for _, v := range order[:min(len(order), shownRanks)] {
+		odd := make([]string, len(v.Odd))
+		for i, kind := range v.Odd {
+			odd[i] = string(kind)
+		}
+		plain.Fprintf(t, "%d\t%s\t%s\t%s", v.Rank, v.Node, v.Verdict, strings.Join(odd, ", "))
+		if v.Beyond != nil {
+			plain.Fprintf(t, "\t%s\t%d\t%s\t%.1f", signed(*v.BeyondPace), *v.BeyondSince, signed(*v.Beyond), *v.Z)
+		}
+		fmt.Fprintln(t)
+	}
+	if more := len(order) - shownRanks; more > 0 {
+		plain.Fprintf(t, "and %s more\n", units.Count(int64(more)))
+	}
+	return t.Flush()
+}
+
+func signed(n float64) string {
+	if n < 0 {
+		return "-" + units.Bytes(-n).String()
+	}
+	return units.Bytes(n).String()
+}
+
+// ownVerdicts prints what sessions say of themselves: those with a leak first, and those that say the same together.
+func (q *question) ownVerdicts(out io.Writer, list []*judged) {
+	groups, order := map[string][]*answered{}, []string{}
+	for _, s := range list {
+		a := &answered{Session: s.Session}
+		key := string(s.report.Verdict)
+		switch {
+		case s.err != nil:
+			key = "failed"
+			plain.Fprintf(&a.err, "memgauge: node %s: %v\n", s.Node, s.err)
+		case s.report.Verdict != detect.Healthy:
+			fmt.Fprint(&a.out, watch.LeakText(s.report, s.About, s.end))
+			key += a.out.String()
+		}
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], a)
+	}
+	rank := func(key string) int {
+		return slices.IndexFunc([]string{"failed", string(detect.Leak), string(detect.Undecided), ""},
+			func(p string) bool { return strings.HasPrefix(key, p) })
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return rank(a) - rank(b) })
+	shown := 0
+	for _, key := range order {
+		group := groups[key]
+		if key == string(detect.Healthy) {
+			fmt.Fprintf(out, "%s\nhealthy\n\n", title(group))
+			continue
+		}
+		if shown++; shown > shownOwn && key != "failed" {
+			continue
+		}
+		fmt.Fprintf(out, "%s\n%s\n", title(group), &group[0].out)
+		for _, a := range group {
+			_, _ = q.Stderr.Write(a.err.Bytes())
+		}
+	}
+	if more := shown - shownOwn; more > 0 {
+		plain.Fprintf(out, "%s with verdicts of their own: node=NAME asks one, --json has all\n",
+			count(more, "more group"))
+	}
+}

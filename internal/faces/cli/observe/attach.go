@@ -1,0 +1,126 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/observe"
+	"github.com/memgauge/memgauge/internal/formats/doc"
+)
+
+func (a *commands) attachCommand() *cobra.Command {
+	var o observe.AttachOptions
+	var asJSON, native bool
+	c := &cobra.Command{
+		Use:         "attach PID",
+		Annotations: app.AboutNoSession(),
+		Short:       "Observe a training that runs already",
+		Long: "Brings the agent into a running Python process, without a restart and without a debugger, and leaves a collector in the\n" +
+			"background. From the next step on everything works as after memgauge run; what happened before is not known. memgauge detach\n" +
+			"takes the agent out again. What is done to the process, step by step: docs/attach.md.",
+		Example: "  memgauge attach 27891\n" +
+			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
+			"  memgauge attach 27891 && memgauge 27891 query \"SELECT * FROM python.steps\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.PID, err = pidArgument("attach", args[0]); err != nil {
+				return err
+			}
+			if native {
+				return errNativeAttach
+			}
+			return a.attach(cmd.Context(), o, asJSON)
+		},
+	}
+	f := c.Flags()
+	a.observeFlags(f, &o.Settings)
+	f.StringVar(&o.Timeout, "timeout", "10s", "give up when there is no way in for `DURATION`")
+	f.BoolVar(&o.Children, "children", false, "the Python processes that descend from PID too: ranks and workers")
+	f.BoolVar(&o.Force, "force", false,
+		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
+	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
+		"a process's start (docs/native.md)")
+	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+// errNativeAttach says why a process that runs can't be sampled. The calls of malloc of every library that is loaded
+// would have to be turned to ours while threads are in them, in tables that the linker has made read-only, and again
+// after each dlopen; a block that was given out before and is freed after would have no owner.
+var errNativeAttach = remedy.Add(errors.New("attach --native: a process binds malloc when it starts, and the calls of "+
+	"libraries that are loaded can't be turned safely while its threads run"),
+	"start the training with memgauge run --native -- …; attach without --native tells the size of native growth")
+
+func (a *commands) attach(ctx context.Context, o observe.AttachOptions, asJSON bool) error {
+	done, err := observe.Attach(ctx, o)
+	if err != nil {
+		return optionMistake(err)
+	}
+	for _, failure := range done.Failed {
+		fmt.Fprintf(a.Stderr, "memgauge: attach: %v; not observed\n", failure)
+	}
+	if done.NoKeeper != nil {
+		fmt.Fprintf(a.Stderr, "memgauge: %v; the next command that asks the session tries again\n", done.NoKeeper)
+	}
+	if asJSON {
+		return doc.WriteJSON(a.Stdout, documentAttached(done))
+	}
+	return a.sayAttached(o.PID, done)
+}
+
+func pidArgument(command, arg string) (int, error) {
+	pid, err := strconv.ParseUint(arg, 10, 31)
+	if err != nil || pid == 0 {
+		return 0, app.Usage(fmt.Errorf("%s: %q: not a PID", command, arg))
+	}
+	return int(pid), nil
+}
+
+// The JSON of attach is documented in docs/cli-json.md.
+type attachJSON struct {
+	SchemaVersion int            `json:"schema_version"`
+	Session       string         `json:"session"`
+	Dir           string         `json:"dir"`
+	Observed      bool           `json:"already_observed"`
+	Processes     []attachedJSON `json:"processes"`
+}
+
+type attachedJSON struct {
+	PID     int     `json:"pid"`
+	Python  string  `json:"python"`
+	Way     string  `json:"way"`
+	Doing   string  `json:"doing"`
+	Stopped float64 `json:"stopped_us"`
+}
+
+func documentAttached(done observe.Attached) attachJSON {
+	doc := attachJSON{SchemaVersion: doc.JSONVersion, Session: done.Session.Name, Dir: done.Session.Dir,
+		Observed: done.Observed, Processes: []attachedJSON{}}
+	for _, p := range done.Processes {
+		doc.Processes = append(doc.Processes, attachedJSON{p.PID, p.Python, p.Way, p.Doing,
+			float64(p.Stopped.Nanoseconds()) / 1e3})
+	}
+	return doc
+}
+
+func (a *commands) sayAttached(pid int, done observe.Attached) error {
+	if done.Observed {
+		_, err := fmt.Fprintf(a.Text(), "process %d is observed already, in session %s\n", pid, done.Session.Name)
+		return err
+	}
+	for _, p := range done.Processes {
+		fmt.Fprintf(a.Text(), "attached to %d (Python %s): stopped for %s\n", p.PID, p.Python,
+			units.Duration(p.Stopped.Round(time.Microsecond)))
+	}
+	_, err := fmt.Fprintf(a.Text(), "session %s; steps count from now on, what happened before is not known\n",
+		done.Session.Endpoint)
+	return err
+}

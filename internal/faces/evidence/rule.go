@@ -1,0 +1,84 @@
+package evidence
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/judge/check"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+)
+
+// Match is the finding in the code that explains a leak.
+type Match struct {
+	check.Finding
+	Diff string // of its fix; "" where none is sure to keep results
+}
+
+// Explain looks in the file that a leak names for a rule that its place matches. A file that isn't here, or has changed
+// since the session began, explains nothing: its lines may be others.
+func Explain(l detect.Finding, cwd string, command []string, started time.Time) (Match, bool) {
+	if l.Verdict != detect.Leak {
+		return Match{}, false
+	}
+	l.Site = placed(l.Site, l.Holder, command)
+	file, _ := splitSite(l.Site)
+	if file == "" {
+		return Match{}, false
+	}
+	if !path.IsAbs(file) {
+		file = path.Join(cwd, file)
+	}
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.ModTime().After(started) {
+		return Match{}, false
+	}
+	found, data := check.Read(file, check.Selection{Ignore: []string{check.Unreadable, check.NoReason}})
+	best := -1
+	for i, f := range found {
+		if !matches(f, l.Site, l.Holder, cwd) {
+			continue
+		}
+		if best < 0 || rank(f.Rule.Severity) < rank(found[best].Rule.Severity) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Match{}, false
+	}
+	m := Match{Finding: found[best]}
+	if after, n := check.Apply(data, found[best:best+1]); n > 0 {
+		m.Diff = check.Diff(short(file, cwd), data, after)
+	}
+	m.Path = short(file, cwd)
+	return m, true
+}
+
+func rank(s check.Severity) int {
+	return strings.Index("error warning note", string(s))
+}
+
+// short is a path as seen from the command's directory.
+func short(file, cwd string) string {
+	return strings.TrimPrefix(file, strings.TrimSuffix(cwd, "/")+"/")
+}
+
+// String describes the measurements for people.
+func (m Measured) String() string {
+	var parts []string
+	if m.Bytes > 0 {
+		held := "this line holds " + units.Bytes(m.Bytes).String()
+		if m.Count > 1 && m.PerStep == 0 { // a census is older than the end of the growth
+			held += fmt.Sprintf(" in %d items", m.Count)
+		}
+		parts = append(parts, held)
+	}
+	if m.PerStep > 0 {
+		parts = append(parts, fmt.Sprintf("+%s a %s since %s %d (%s)", units.Bytes(m.PerStep).String(), m.Unit,
+			m.Unit, m.Since, m.Leak))
+	}
+	return strings.Join(parts, ", ")
+}

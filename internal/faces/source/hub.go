@@ -1,0 +1,64 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/hub"
+)
+
+// HubDir is where a hub of this machine keeps its files, in the home.
+const HubDir = "hub"
+
+// Way is how a hub is reached.
+type Way struct {
+	Addr   string // "": MEMGAUGE_HUB, else this machine's
+	Token  string // file; "": MEMGAUGE_TOKEN_FILE, else what a hub of this machine keeps
+	CA     string // file with the authorities of its certificate
+	Shared bool   // the token may be readable by others: bus.SharedHint
+}
+
+// Dial reaches the hub.
+func (w Way) Dial() (*bus.Conn, error) {
+	o, err := w.options()
+	if err != nil {
+		return nil, err
+	}
+	return bus.Dial(o)
+}
+
+func (w Way) options() (o bus.DialOptions, err error) {
+	home, err := ask.Home()
+	if err != nil {
+		return o, err
+	}
+	dir := filepath.Join(home, HubDir)
+	o.URL, o.CA = firstOf(w.Addr, os.Getenv("MEMGAUGE_HUB")), w.CA
+	file := firstOf(w.Token, os.Getenv("MEMGAUGE_TOKEN_FILE"))
+	if o.URL == "" {
+		f, err := hub.Find(dir)
+		if err != nil {
+			return o, err
+		}
+		o.URL, o.Plain, o.CA, file = f.Addr, f.Plain, firstOf(o.CA, f.Cert), firstOf(file, f.Creds)
+	}
+	file = firstOf(file, hub.AskToken(dir))
+	if o.Plain {
+		return o, nil
+	}
+	o.Token, err = bus.ReadToken(file, w.Shared)
+	if errors.Is(err, os.ErrNotExist) {
+		return o, remedy.Add(err, "copy "+hub.AskToken(HubDir)+
+			" from the hub's MEMGAUGE_HOME, and name it with --token-file")
+	}
+	if err == nil && !o.Token.Lets(bus.Asks) {
+		return o, remedy.Add(fmt.Errorf("the token in %s lets one be a node, not ask", file),
+			"on the hub, hub/ask.token in MEMGAUGE_HOME is the one for that")
+	}
+	return o, err
+}

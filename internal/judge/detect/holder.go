@@ -1,0 +1,186 @@
+package detect
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/formats/model"
+)
+
+const (
+	// explains is the share of the rate that a holder of known size must grow by: below it, it grows beside the leak.
+	explains = 0.25
+	// more items than before is what a holder of unknown size must have at the least: one or two come and go with the
+	// step.
+	moreItems = 3
+	// shrinks is the share of itself that a holder may lose from census to census: sizes of large ones are estimated.
+	shrinks = 0.25
+)
+
+// holds says whether what was seen growing may be named as the holder of memory that grows by rate.
+func (s suspect) holds(rate, over float64) bool {
+	switch {
+	case s.uncollected:
+		return true
+	case s.foreign || s.fleeting || s.shrank:
+		return false
+	case !math.IsNaN(s.bytes):
+		return s.bytes >= explains*rate && s.bytes*explains <= rate // maps of files are larger than what they take
+	}
+	return !s.bunch && s.items > 0 && s.items*over >= moreItems
+}
+
+// IsForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it
+// runs, or one of their modules ("<sys>:1" where it has no file). Other installed packages may be the program.
+func IsForeign(site string) bool {
+	if i := strings.LastIndex(site, "-packages/"); i >= 0 {
+		return strings.HasPrefix(site[i+len("-packages/"):], "torch/")
+	}
+	return strings.HasPrefix(site, "<") || strings.Contains(site, "/lib/python3") ||
+		strings.Contains(site, "/lib64/python3")
+}
+
+// IsInstalled says that a site lies in a package that was installed.
+func IsInstalled(site string) bool { return strings.Contains(site, "-packages/") }
+
+// local says that a holder's path begins at a running function's variable.
+func local(path string) bool {
+	root, _, _ := strings.Cut(path, "[")
+	return strings.Contains(root, "().")
+}
+
+// size of a holder in one census.
+type size struct {
+	census int64
+	value  float64
+}
+
+// history of holders by name, in the order of the censuses.
+type history map[string][]size
+
+func (h history) add(name string, census int64, value float64) {
+	list := h[name]
+	if n := len(list); n > 0 && list[n-1].census == census {
+		list[n-1].value += value
+		return
+	}
+	h[name] = append(list, size{census, value})
+}
+
+// rises says from which census on a holder has only grown: the first one, or where it was emptied once the one after
+// that, if enough censuses have seen it grow again. What is emptied now and then keeps nothing: shrank.
+func (h history) rises(name string, first int64) (from int64, shrank bool) {
+	list := h[name]
+	i := slices.IndexFunc(list, func(s size) bool { return s.census >= first })
+	if i < 0 {
+		return first, false
+	}
+	for from = first; i+1 < len(list); i++ {
+		if list[i+1].value >= (1-shrinks)*list[i].value {
+			continue
+		}
+		if from != first || len(list)-(i+1) < leastCensuses {
+			return first, true
+		}
+		from = list[i+1].census
+	}
+	return from, false
+}
+
+// below says whether a path lies at a holder or below it.
+func below(path, holder string) bool {
+	rest, ok := strings.CutPrefix(path, holder)
+	return ok && (rest == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "[") || rest[0] == ' ')
+}
+
+// sightings are what censuses have looked at: which roots, at which steps.
+type sightings struct {
+	steps map[int64]float64
+	roots map[string][]int64 // censuses in order
+}
+
+func (s *sightings) add(path string, census int64) {
+	if s.roots == nil {
+		s.roots = map[string][]int64{}
+	}
+	root := rootOf(path)
+	if list := s.roots[root]; !slices.Contains(list, census) {
+		s.roots[root] = append(list, census)
+		slices.Sort(s.roots[root])
+	}
+}
+
+// rootOf is the running function or the module that a path begins with.
+func rootOf(path string) string {
+	if i := strings.Index(path, "()."); i >= 0 && local(path) {
+		return path[:i]
+	}
+	root, _, _ := strings.Cut(path, ".")
+	return root
+}
+
+// sighting is between which censuses a holder's growth is measured.
+type sighting struct {
+	from, to int64
+	over     float64 // steps
+	late     bool    // seen at the last of several only
+	once     bool    // so is its root
+}
+
+// fleeting says whether what hangs at a function's variable was seen at one of several censuses only: it is of the
+// step that was going on.
+func (s sighting) fleeting(seen []size, first, last int64) bool {
+	return len(seen) < 2 && (s.late || first != last && s.to == last)
+}
+
+// of gives the first census from `first` on that saw a holder, and the last one that looked where it hangs: as a
+// process ends its functions have returned, and a census that was interrupted has not seen all. What appears late is
+// not counted from zero, and what was there before the growth began is not spread over the time before.
+func (s sightings) of(path string, seen []size, first, last int64, start float64) sighting {
+	out := sighting{from: last, to: first}
+	before := int64(0) // the census before the holder was first seen
+	for _, id := range s.roots[rootOf(path)] {
+		if id >= first && id <= last {
+			out.to = id
+		}
+	}
+	for _, at := range seen {
+		if at.census >= first {
+			out.from = min(out.from, at.census)
+		}
+	}
+	for _, at := range slices.Backward(seen) { // what was there before the growth began is compared with that
+		if out.from == out.to && at.census < first {
+			out.from = at.census
+		}
+	}
+	for _, id := range s.roots[rootOf(path)] {
+		if id < out.from && id >= first {
+			before = id
+		}
+	}
+	// What the last census saw may have come before the growth that is judged: then it is older than that.
+	begun := func(step float64) float64 {
+		if start < s.steps[out.to] {
+			return max(step, start)
+		}
+		return step
+	}
+	switch {
+	case out.from < out.to: // a census before the first step counts as one at step 0
+		out.over = s.steps[out.to] - begun(s.steps[out.from])
+	case before > 0:
+		out.late, out.over = true, s.steps[out.to]-begun(s.steps[before])
+	default: // one census: all of it came since the growth began, unless that says that it began earlier
+		out.once, out.over = first != last, s.steps[out.to]-start
+		if out.over < s.steps[out.to]/4 {
+			out.over = s.steps[out.to]
+		}
+	}
+	out.over = max(1, out.over)
+	return out
+}
+
+// objectKey is what an object's row is compared by.
+func objectKey(o model.ObjectGroup) string { return o.Evidence + "\x00" + o.Type + "\x00" + o.Holder }
