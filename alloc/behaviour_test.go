@@ -46,7 +46,7 @@ func TestSettings(t *testing.T) {
 		"expandable_segments:perhaps": "True or False", "garbage_collection_threshold:80": "from 0 to 1",
 		"roundup_power2_divisions:[3:2]": "power of two", "roundup_power2_divisions:3": "power of two",
 		"backend:cudaMallocAsync": "native",
-		"max_split_size_mb":       "want name:value", "max_split_size_mb:-1": "no number of MiB",
+		"max_split_size_mb":       "want name:value", "max_split_size_mb:-1": "not a number of MiB",
 	} {
 		o := alloc.Options{}
 		if err := o.Set(conf); err == nil || !strings.Contains(err.Error(), says) {

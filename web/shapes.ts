@@ -53,24 +53,14 @@ export interface About {
   attached: boolean;
   pid: number;
   live: boolean;
-  snapshot?: { path: string; pid: number; taken: string };
-  end: { live: boolean; known: boolean; text: string; ended: string; oom?: string; peak_rss: number; final: boolean };
-  summary: {
-    rows: number;
-    steps: number;
-    peak_rss: number;
-    pids: number[];
-    ranks: number[];
-    disk_bytes: number;
-    lost: number;
-    left_out: number;
-    verdict?: string;
-  };
+  snapshot?: { path: string; pid: number; taken: string; };
+  end: { live: boolean; known: boolean; text: string; ended: string; oom?: string; peak_rss: number; final: boolean; };
+  summary: { rows: number; steps: number; peak_rss: number; pids: number[]; ranks: number[]; disk_bytes: number; lost: number; left_out: number; verdict?: string; };
   from: number;
   to: number;
   step: number;
   processes: Process[];
-  devices: { device_id: number; name: string; total_bytes: number }[];
+  devices: { device_id: number; name: string; total_bytes: number; }[];
   cgroups: string[] | null;
 }
 
@@ -218,7 +208,7 @@ export interface Frame {
   func: string;
   file: string;
   line: number;
-  locals?: { name: string; value: string }[];
+  locals?: { name: string; value: string; }[];
 }
 
 export interface Thread {
@@ -237,19 +227,12 @@ export interface Thread {
 }
 
 export interface Stacks {
-  processes: {
-    pid: number;
-    rank: number;
-    argv: string;
-    threads: Thread[] | null;
-    left: number;
-    error?: { message: string; hint?: string; kind?: string };
-  }[];
+  processes: { pid: number; rank: number; argv: string; threads: Thread[] | null; left: number; error?: { message: string; hint?: string; kind?: string; }; }[];
 }
 
 export interface Cost {
-  overhead: { part: string; seconds: number; share: number | null }[];
-  drops: { source: string; reason: string; records: number }[];
+  overhead: { part: string; seconds: number; share: number | null; }[];
+  drops: { source: string; reason: string; records: number; }[];
   lost: number;
   left_out: number;
 }
@@ -258,7 +241,7 @@ export interface Table {
   Schema: string;
   Name: string;
   Rows: number;
-  Columns: { Name: string; Type: string; Doc: string }[];
+  Columns: { Name: string; Type: string; Doc: string; }[];
   Doc: string;
 }
 
@@ -270,19 +253,8 @@ export interface News {
 }
 
 export interface Ran {
-  what: {
-    ts: string;
-    event: string;
-    text: string;
-    summary: string;
-    device: string;
-    limit_bytes: number | null;
-    requested_bytes: number | null;
-    largest_hole_bytes: number | null;
-    grew: Grower[] | null;
-    largest: Grower[] | null;
-  } | null;
-  minute: { name: string; t: number[]; bytes: number[] }[] | null;
+  what: { ts: string; event: string; text: string; summary: string; device: string; limit_bytes: number | null; requested_bytes: number | null; largest_hole_bytes: number | null; grew: Grower[] | null; largest: Grower[] | null; } | null;
+  minute: { name: string; t: number[]; bytes: number[]; }[] | null;
 }
 
 export interface Grower {
@@ -341,24 +313,7 @@ export interface Heat {
   low: number;
   high: number;
   cells: string;
-  odd: {
-    kind: string;
-    rank: number;
-    memory?: string;
-    node: string;
-    since_step: number;
-    z: number;
-    z_low: number;
-    z_high: number;
-    excess: number;
-    pace: number;
-    pace_low: number;
-    pace_high: number;
-    last_step: number;
-    peer_last_step: number;
-    id: string;
-    text: string;
-  }[];
+  odd: { kind: string; rank: number; memory?: string; node: string; since_step: number; z: number; z_low: number; z_high: number; excess: number; pace: number; pace_low: number; pace_high: number; last_step: number; peer_last_step: number; id: string; text: string; }[];
   warnings: string[];
   missing: string[];
   middle: (number | null)[];
@@ -367,27 +322,8 @@ export interface Heat {
 export interface Said {
   output: string;
   cut: boolean;
-  results: {
-    process: {
-      pid: number;
-      start_ticks: number;
-      rank: number;
-      alive: boolean;
-      torch: boolean;
-      agent: boolean;
-      framework: boolean;
-      argv: string;
-    };
-    outcome: string;
-    value: string;
-    exception: string;
-    elapsed_ns: number;
-    took_ns: number;
-    began: boolean;
-    place?: string;
-    error?: { message: string; hint?: string; kind?: string };
-  }[];
-  failure: { message: string; hint?: string; kind?: string } | null;
+  results: { process: { pid: number; start_ticks: number; rank: number; alive: boolean; torch: boolean; agent: boolean; framework: boolean; argv: string; }; outcome: string; value: string; exception: string; elapsed_ns: number; took_ns: number; began: boolean; place?: string; error?: { message: string; hint?: string; kind?: string; }; }[];
+  failure: { message: string; hint?: string; kind?: string; } | null;
   exception: string;
   value: string;
 }
@@ -427,7 +363,7 @@ export interface Shot {
   state: string;
   read: number;
   total: number;
-  failure?: { message: string; hint?: string; kind?: string };
+  failure?: { message: string; hint?: string; kind?: string; };
   format?: string;
   cut?: string;
   devices: Device[];
@@ -465,7 +401,7 @@ export interface Moment {
   reserved: number;
   count: number;
   blocks: Block[];
-  uses: { name: string; bytes: number; blocks: number }[];
+  uses: { name: string; bytes: number; blocks: number; }[];
 }
 
 export interface Run {

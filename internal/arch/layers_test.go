@@ -52,8 +52,8 @@ var onlyUser = map[string]string{
 	"internal/door/ask":   "internal/faces/observe internal/faces/cli internal/fleet/node internal/faces/source",
 	"internal/door/owner": "internal/door/collector internal/door/ask", // they alone take a session's lock
 	// they alone start processes of this binary
-	"internal/record/keeper":       "internal/door/collector internal/door/ask internal/faces/observe",
-	"internal/door/cell":           "internal/door/collector internal/door/ask internal/fleet/lake internal/faces/cli/ask " +
+	"internal/record/keeper": "internal/door/collector internal/door/ask internal/faces/observe",
+	"internal/door/cell": "internal/door/collector internal/door/ask internal/fleet/lake internal/faces/cli/ask " +
 		"internal/faces/doctor",
 	"internal/record/ingest":       "internal/door/owner",
 	"internal/probe/attach/ptrace": "internal/probe/attach", // stops other people's processes

@@ -22,7 +22,8 @@ func lint(ctx context.Context, list []npm.Package, write bool) error {
 	if write {
 		mode = "--write"
 	}
-	form := node(ctx, "prettier/bin/prettier.cjs", mode, "--log-level", "warn", "web/*.ts", "web/*.tsx")
+	form := node(ctx, "prettier/bin/prettier.cjs", mode, "--log-level", "warn", "--ignore-path", "web/.prettierignore",
+		"web/*.ts", "web/*.tsx")
 	if form != nil {
 		form = fmt.Errorf("%w: go run ./scripts/web -format writes it as it should be", form)
 	}

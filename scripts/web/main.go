@@ -1,7 +1,7 @@
 // Command web makes the page that memgauge web serves: it fetches the packages of web/packages.lock, bundles web/ with
 // esbuild, and writes the files, compressed, into internal/faces/web/bundle, where they are embedded. With -fetch NAME
-// it only fetches that package, and prints where it lies. With -lint it only checks the types and the form of web/, with
-// -format it writes the form.
+// it only fetches that package, and prints where it lies. With -lint it only checks the types and the form of web/,
+// with -format it writes the form.
 package main
 
 import (

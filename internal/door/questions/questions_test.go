@@ -44,7 +44,7 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"tensor groups": asked(q.TensorGroups(int(pid), 2)), "object groups?": asked(q.ObjectGroups(int(pid), 2)),
 		"native lines?": asked(q.NativeLines), "native stacks?": asked(q.NativeStacks),
 		"native readings": asked(q.NativeReadings), "native frames?": asked(q.NativeFrames),
-		"native off?": asked(q.NativeOff(q.NativeSettled, q.NativeNow)),
+		"native off?":     asked(q.NativeOff(q.NativeSettled, q.NativeNow)),
 		"native settled?": asked(q.NativeAt(q.NativeSettled)), "native peak?": asked(q.NativeAt(q.NativePeak)),
 		"native now?": asked(q.NativeAt(q.NativeNow)), "native after?": asked(q.NativeAt(q.NativeAfter(5))),
 		"native start?": asked(q.NativeAt(q.NativeStart)), "ran out?": asked(q.RanOut), "minute?": asked(q.Minute(at)),

@@ -24,7 +24,7 @@ func sources(t *testing.T) (list []string) {
 	}
 	for _, pattern := range []string{"check/corpus/*/*.txtar", "accuracy/corpus/programs/*.py",
 		"accuracy/corpus/hard/programs/*.py"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", "test", pattern))
+		files, err := filepath.Glob(filepath.Join("..", "..", "..", "test", pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}

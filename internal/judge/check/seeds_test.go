@@ -16,7 +16,7 @@ var snippet = regexp.MustCompile("(?s)```python\n(.*?)```")
 func TestSeedSnippets(t *testing.T) {
 	want := map[string]string{"self.validation_step_outputs.append(": "MG102", "all_losses.append(loss)": "MG103",
 		"plt.savefig(plot_path": "MG301"}
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "seeds", "*.md"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "seeds", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func mallocInfoOf(t *testing.T, size, n int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("python3", "-B", "-c", swissCheese, strconv.Itoa(size), strconv.Itoa(n), lib+"/../agent/py")
+	cmd := exec.Command("python3", "-B", "-c", swissCheese, strconv.Itoa(size), strconv.Itoa(n), lib+"/../../../python")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -157,8 +157,13 @@ func TestThreads(t *testing.T) {
 	r := NewReader(dir)
 	defer r.Close()
 	live, _, err := r.Look(time.Now())
-	if got := float64(total(live)); err != nil || math.Abs(got/2e8-1) > 0.25 {
-		t.Errorf("%.0f bytes, not some 200 MB (%v)", got, err)
+	// On a crowded machine the start's purse is soon empty, and what is told of so few samples is rough.
+	got, half := float64(total(live)), 0.0
+	for _, row := range live {
+		half = math.Hypot(half, float64(row.High-row.Low)/2)
+	}
+	if off := math.Abs(got - 2e8); err != nil || off > max(0.25*2e8, 2*half) {
+		t.Errorf("%.0f ± %.0f bytes, not some 200 MB (%v)", got, half, err)
 	}
 }
 

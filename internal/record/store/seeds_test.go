@@ -63,7 +63,7 @@ type statement struct {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "testdata", path))
+	b, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", path))
 	if err != nil {
 		t.Fatal(err)
 	}
