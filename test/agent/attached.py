@@ -14,7 +14,7 @@ import client
 from client import wait_for
 from ringfile import AGENT, read_all
 
-INJECT = os.path.join(AGENT, "..", "inject.py")
+INJECT = os.path.join(AGENT, "..", "internal", "probe", "agent", "inject.py")
 
 HOST = """
 def _host():

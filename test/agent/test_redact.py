@@ -10,7 +10,7 @@ from ringfile import AGENT, RingFile
 from memgauge._agent.record import redact
 from memgauge._agent.record.ring import Ring
 
-LISTS = os.path.join(os.path.dirname(AGENT), "..", "secret", "testdata")
+LISTS = os.path.join(AGENT, "..", "internal", "base", "secret", "testdata")
 
 
 def samples(name):

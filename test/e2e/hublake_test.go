@@ -84,7 +84,7 @@ func wrongQueries(t *testing.T, w *world, across string) {
 	t.Helper()
 	for hint, args := range map[string][]string{
 		"engines are":        {"hub", "query", "--engine", "spark", across},
-		"no time":            {"hub", "query", "--since", "monday", across},
+		"not a time":         {"hub", "query", "--since", "monday", across},
 		"in the statement":   {"hub", "rank=7", "query", "--engine", "trino", across},
 		"127.0.0.1:1":        {"hub", "query", "--engine", "trino", "--trino", "http://127.0.0.1:1", across},
 		"jobs in it: llama":  {"job=lama", "query", across},

@@ -161,7 +161,7 @@ func TestTopOfAFinishedSession(t *testing.T) {
 	s.levels()
 	s.left("one")
 	for args, want := range map[string]string{"top --replay 5": "needs a session", "job top --interval 1ms": "below",
-		"job top --replay -1": "want 0 or more", "job top": "no terminal", "job top extra": "unexpected argument"} {
+		"job top --replay -1": "want 0 or more", "job top": "not a terminal", "job top extra": "unexpected argument"} {
 		r := w.do("memgauge", strings.Fields(args)...)
 		if r.code == 0 || !strings.Contains(r.stderr, want) || r.stdout != "" {
 			t.Errorf("%s: exit %d, %q %q", args, r.code, r.stdout, r.stderr)

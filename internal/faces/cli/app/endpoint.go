@@ -75,6 +75,8 @@ func (a *App) addEndpoint(root *cobra.Command) {
 		return nil
 	})
 	root.Flags().AddFlagSet(f) // cobra's traversal looks at these alone
+	root.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
+	_ = root.Flags().MarkHidden("session") // commands list their own
 }
 
 // said is the value of -t.
@@ -204,6 +206,9 @@ func (a *App) far(c *cobra.Command) bool { return !a.found() && a.Endpoint.Many 
 
 // checkEndpoint refuses an ENDPOINT, or a way to it, that a command has no use for.
 func (a *App) checkEndpoint(c *cobra.Command) error {
+	if err := a.handSession(c); err != nil {
+		return err
+	}
 	named := c.Root().PersistentFlags().Lookup("target").Changed
 	switch {
 	case a.wrong != nil && (named || asksMany(c)) && !a.found():
@@ -222,6 +227,21 @@ func (a *App) checkEndpoint(c *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// handSession gives a --session before the command to the command that has one of its own, as run does.
+func (a *App) handSession(c *cobra.Command) error {
+	said := c.Root().Flags().Lookup("session")
+	if !said.Changed || TakesSession(c) {
+		return nil
+	}
+	dir := said.Value.String()
+	a.SessionDir = ""
+	if c.Flags().Lookup("session") == nil {
+		return remedy.Add(fmt.Errorf("%s: it asks no session, so that --session has no meaning before it", Called(c)),
+			"it is called as "+c.UseLine())
+	}
+	return c.Flags().Set("session", dir)
 }
 
 // reachesFar has a command run elsewhere where its ENDPOINT means many machines.

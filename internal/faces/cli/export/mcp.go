@@ -143,7 +143,7 @@ func (t *tools) run(ctx context.Context, session string, out, errs io.Writer, ar
 	if t.SessionDir != "" && args[0] != "list" {
 		args = append([]string{args[0], "--session", t.SessionDir}, args[1:]...)
 	} else if session = orElse(session, t.Said()); session != "" {
-		args = append([]string{"--target", session}, args...)
+		args = append([]string{"--target=" + session}, args...) // joined: it may look like a flag
 	}
 	root.SetArgs(args)
 	return sub.Report(root.ExecuteContext(ctx)), nil
