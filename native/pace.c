@@ -106,6 +106,11 @@ static struct site *site_of(uint32_t tag, uint64_t now) {
 	return sites;
 }
 
+// A site that keeps what it allocates has samples of at most this part of what it holds, whatever the cost: they become
+// rarer as it grows, so that their number grows with the logarithm. With fewer, large ones what is told of it would hang
+// on whether one of them was hit, and so would the error that is told.
+static const double parts = 64, keeps = 2; // 2 s: what is freed in so long is less than what is held
+
 // A block that is allocated counts as so much of one that is freed: else where all is kept nothing would bound the
 // cost.
 static const double kept_part = 1. / 256;
@@ -175,7 +180,11 @@ double mg_wanted(uint64_t size, double drawn, uint64_t caller, uint32_t *site) {
 	struct site *s = site_of((uint32_t)(h >> 32) | 1, now);
 	*site = (uint32_t)(s - sites);
 	double each = turnover(s, size > drawn ? size : (uint64_t)drawn, now), held = (double)LOAD(s->held);
-	return load(&scale) * __builtin_sqrt(each / (held > least_held ? held : least_held));
+	double most = held / parts > base ? held / parts : base, v;
+	if (held < least_held)
+		held = least_held;
+	v = load(&scale) * __builtin_sqrt(each / held);
+	return keeps * each < held && v > most ? most : v;
 }
 
 // ---- cost
