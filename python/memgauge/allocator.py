@@ -72,8 +72,8 @@ def library():
     global _library
     with _lock:
         if _library is None:
-            paths = library_paths()
-            path = next((p for p in paths if os.path.exists(p)), None)
+            paths, named = library_paths(), os.environ.get("MEMGAUGE_ALLOC_LIBRARY")
+            path = next((p for p in paths if os.path.exists(p) and (named or not feed.planted(p))), None)
             if path is None:
                 raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside "
                               "the memgauge command" % (LIBRARY, ", ".join(paths)))

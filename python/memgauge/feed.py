@@ -33,7 +33,24 @@ def binary():
     path = os.environ.get("MEMGAUGE_BINARY") or next(installed(), None) or shutil.which("memgauge")
     if not path or not os.access(path, os.X_OK):
         raise FeedError("the memgauge command is not found: put it on PATH, or name it in MEMGAUGE_BINARY")
+    if planted(path):
+        raise FeedError("%s may be another user's: it lies in a directory that everybody can write" % path)
     return path
+
+
+def planted(path):
+    """Whether another user may have put there what lies at a path: something on the way to it, or to what a link leads
+    to, is in a directory that everybody can write, such as /tmp, and is neither root's nor ours."""
+    try:
+        for at in (os.path.abspath(path), os.path.realpath(path)):
+            while at.strip("/"):
+                folder = os.path.dirname(at)
+                if os.stat(folder).st_mode & 0o002 and os.lstat(at).st_uid not in (0, os.geteuid()):
+                    return True
+                at = folder
+    except OSError:
+        return True
+    return False
 
 
 def installed():

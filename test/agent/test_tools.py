@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 
 import memgauge
-from memgauge import feed, leaks, tools
+from memgauge import allocator, feed, leaks, tools
 from memgauge._agent import torchhook
 from memgauge._agent.gauges import heap
 from memgauge.integrations import gauges
@@ -302,6 +302,42 @@ class Faults(Case):
         child = profiler._feed._child
         profiler.stop_monitoring()
         self.assertIsNotNone(child.returncode)
+
+
+class Strangers(Case):
+    """Another user may have put files into a directory that everybody can write."""
+
+    def plant(self, name):
+        folder = os.path.join(self.home, "tmp")
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o1777)
+        path, theirs = os.path.join(folder, name), os.path.join(folder, name.split("/")[0])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as f:
+            f.write("#!/bin/false\n")
+        os.chmod(path, 0o755)
+        us = os.getuid()
+        if us == 0:
+            os.chown(theirs, 65534, 65534)  # else we are somebody else from now on
+        other = mock.patch.object(os, "geteuid", return_value=us + 1)
+        other.start()
+        self.addCleanup(other.stop)
+        return path
+
+    def test_command_of_a_stranger(self):
+        with mock.patch.dict(os.environ, MEMGAUGE_BINARY=self.plant("memgauge")):
+            with self.assertRaisesRegex(feed.FeedError, "may be another user's"):
+                feed.binary()
+
+    def test_library_of_a_stranger(self):
+        for name in (allocator.LIBRARY, "lib/" + allocator.LIBRARY):
+            path = self.plant(name)
+            with self.subTest(name), mock.patch.object(allocator, "_library", None), \
+                    mock.patch.dict(os.environ, MEMGAUGE_ALLOC_LIBRARY=""), \
+                    mock.patch.object(allocator, "library_paths", return_value=[path]), \
+                    mock.patch.object(allocator.ctypes, "CDLL", side_effect=AssertionError("it was loaded")):
+                with self.assertRaisesRegex(OSError, "not found"):
+                    allocator.library()
 
 
 class Heap(unittest.TestCase):

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,6 +45,27 @@ func TestTooMuchOfANode(t *testing.T) {
 			len(g.wanted) != 1 || !waits || g.failed["n1"] == "" {
 			t.Errorf("%s: %d answers, waits for %v, failed %v", what, len(g.list), g.wanted, g.failed)
 		}
+	}
+}
+
+// TestHeadsAreBounded: of a node that sends more heads than can be decoded the rest is left out unread, and another is
+// heard all the same; where one node is asked no other is heard.
+func TestHeadsAreBounded(t *testing.T) {
+	large, err := Part{Kind: Head, ID: strings.Repeat("x", maxHead/2)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, heard := ear{heads: map[string]int{}}, 0
+	for range 2 * maxHeads / len(large) {
+		if all.hears("n1", large) {
+			heard++
+		}
+	}
+	if heard > maxHeads/(maxHead/2) || heard == 0 || !all.hears("n2", large) || !all.hears("n3", nil) {
+		t.Errorf("%d heads of %d bytes were decoded", heard, len(large))
+	}
+	if one := (ear{only: "n1"}); one.hears("n2", large) || !one.hears("n1", large) {
+		t.Error("another node is heard than the one that is asked")
 	}
 }
 

@@ -179,17 +179,40 @@ func (a *Asker) gather(ctx context.Context, q Question, nodes []Node, take func(
 // asked is what words about a question's answers need.
 type asked struct{ id, secret string }
 
+// maxHeads bounds the heads of one node's parts that are decoded, in bytes: those of 1,000 sessions with their command
+// lines. All nodes' parts wait in one line, and a node can send more than can be decoded.
+const maxHeads = 8 << 20
+
+// ear says which parts are worth decoding. It is for one goroutine.
+type ear struct {
+	only  string         // the node that is asked; "": all
+	heads map[string]int // bytes by node
+}
+
+func (e ear) hears(node string, part []byte) bool {
+	if e.only != "" {
+		return node == e.only
+	}
+	e.heads[node] += min(headSize(part), len(part))
+	return e.heads[node] <= maxHeads
+}
+
 // ask sends a question and gives the parts of its answers; stop ends that.
 func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(), err error) {
 	q.ID, q.Secret, q.Time = rand.Text(), rand.Text(), a.Patience
 	parts = make(chan Part, 4*room+Window)
 	over := make(chan struct{})
+	ear := ear{only: q.Select.Node, heads: map[string]int{}}
 	unhear, err := a.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+		node := bus.AnswerOf(m.Subject)
+		if !ear.hears(node, m.Data) {
+			return
+		}
 		p, err := DecodePart(m.Data)
 		if err != nil {
 			return // the node will be missing
 		}
-		p.Node = bus.AnswerOf(m.Subject)
+		p.Node = node
 		select {
 		case parts <- p:
 		case <-over:

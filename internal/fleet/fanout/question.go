@@ -149,6 +149,14 @@ func (p Part) Encode() ([]byte, error) {
 
 var errPart = errors.New("what came is not an answer")
 
+// headSize is how long a part says that its head is.
+func headSize(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return int(binary.LittleEndian.Uint32(b))
+}
+
 // DecodePart reads a part.
 func DecodePart(b []byte) (p Part, err error) {
 	if len(b) < 4 {

@@ -106,6 +106,9 @@ func TestForged(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[at:], v)
 		return b
 	}
+	head := prefix + int(binary.LittleEndian.Uint32(good[4:]))
+	more := packer.EncodeAll(make([]byte, maxRaw), bytes.Clone(good[:head]))
+	binary.LittleEndian.PutUint32(more[8:], uint32(len(more)-head))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for name, b := range map[string][]byte{
@@ -117,6 +120,7 @@ func TestForged(t *testing.T) {
 		"rows of 4 GiB":   put(8, 1<<32-1),
 		"unpacks to more": put(12, 1<<32-1),
 		"unpacks to less": put(12, 3),
+		"unpacks to all":  more, // and claims what good has
 		"9 MiB":           make([]byte, 9<<20),
 	} {
 		if got, err := Decode(b); !errors.Is(err, ErrCorrupt) {

@@ -34,6 +34,7 @@ const (
 	whyTable   = "frame of a table that is not known"
 	whyFormer  = "frame of an older memgauge"
 	whyHello   = "hello out of bounds"
+	whyOften   = "hello that comes too often"
 	whyReply   = "message that can't be answered"
 	whyShare   = "frame beyond its node's share, to come later"
 	whyColumn  = "frame with columns that are not known, which were left out"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -92,9 +93,35 @@ func cut(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// hello notes a node, and tells it whether rows are wanted, or why it is not known.
+// helloShare is how often a node may say what it has: each of its processes does every 5 s. Those of all nodes wait in
+// one line, and reading the largest takes 0.2 ms: without a bound a single node could fill it.
+var helloShare = rate{burst: 4 * maxInstances, each: maxInstances}
+
+var errOften = errors.New("it says hello too often")
+
+// hellos are what nodes have left of their share. They are for one goroutine.
+type hellos map[string]*bucket
+
+func (s hellos) take(node string, now time.Time) bool {
+	one := s[node]
+	if one == nil {
+		if len(s) >= maxNodes { // of names that come and go
+			maps.DeleteFunc(s, func(_ string, b *bucket) bool { return b.full(helloShare, now) })
+		}
+		one = &bucket{}
+		s[node] = one
+	}
+	return one.take(helloShare, 1, now) == 0
+}
+
+// hello notes a node, and tells it whether rows are wanted, or why it is not known. One that says it too often gets no
+// answer.
 func (h *Hub) hello(m bus.Msg) {
 	name := bus.NodeOf(m.Subject)
+	if !h.hellos.take(name, time.Now()) {
+		h.refuse("a hello", name, whyOften, errOften)
+		return
+	}
 	word, err := readHello(m.Data)
 	if err == nil {
 		err = h.roster.hello(name, word, time.Now())

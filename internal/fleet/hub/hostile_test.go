@@ -120,6 +120,44 @@ func emptyRoster(t testing.TB, path string) *roster {
 	return &roster{dir: dir, nodes: map[string]*known{}}
 }
 
+// TestSilentProcessesAreForgotten: what the processes of a node have said is kept no longer than they are there.
+func TestSilentProcessesAreForgotten(t *testing.T) {
+	r := emptyRoster(t, t.TempDir())
+	before := time.Now().Add(-2 * missedAfter)
+	for i := range maxInstances {
+		at := before
+		if i == 0 {
+			at = time.Now()
+		}
+		if err := r.hello("n1", node.Hello{Instance: fmt.Sprint(i)}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	if there := len(r.nodes["n1"].hellos); there != 1 {
+		t.Errorf("%d processes are kept, want the one that is there", there)
+	}
+}
+
+// TestManyHellos: a node that says hello without end is read as often as its processes could need, and the hub hears
+// the others.
+func TestManyHellos(t *testing.T) {
+	now, heard, all := time.Now(), 0, hellos{}
+	for range 10_000 {
+		if all.take("n1", now) {
+			heard++
+		}
+	}
+	if most := int(helloShare.burst); heard > most || heard < maxInstances {
+		t.Errorf("%d were read at once, at most %d", heard, most)
+	}
+	if !all.take("n2", now) || !all.take("n1", now.Add(time.Hour)) {
+		t.Error("another node is not heard, or this one for ever")
+	}
+}
+
 // crowded is a roster with as many nodes as there may be, each of which says as much as it may.
 func crowded(t testing.TB, nodes int) *roster {
 	t.Helper()

@@ -86,6 +86,7 @@ type Hub struct {
 	counts counts
 	shares shares // for take alone
 	told   told   // for status alone
+	hellos hellos // for hello alone
 }
 
 // Identity is how others reach the hub.
@@ -140,7 +141,7 @@ const maxAddr = 64 << 10
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now(), shares: shares{}}
+	h := &Hub{o: o, began: time.Now(), shares: shares{}, hellos: hellos{}}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err

@@ -145,8 +145,11 @@ func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Bat
 	unpacked := float64(frame.Unpacked(m.Data)) // as its first bytes claim
 	m.Later = share.bytes.take(byteShare, float64(len(m.Data))+unpacked, now)
 	if m.Later == 0 {
+		if !h.owned(*m) {
+			share.bytes.left += unpacked // it has cost what it is long: nothing of it was unpacked
+			return b, false
+		}
 		if b, ok = h.unpack(*m); !ok {
-			share.bytes.left += unpacked // it has cost what it is long
 			return b, false
 		}
 		if flushed[from] == nil {
@@ -183,16 +186,27 @@ func (h *Hub) hand(ctx context.Context, batches []frame.Batch) error {
 	}
 }
 
+// owned says whether a frame begins as one of its node's.
+func (h *Hub) owned(m bus.Msg) bool {
+	from := bus.NodeOf(m.Subject)
+	head, err := frame.Peek(m.Data)
+	switch {
+	case err != nil:
+		h.refuse("a frame", from, whyCorrupt, err)
+	case head.Node != from:
+		h.refuse("a frame", from, whyForged, errors.New(head.Node))
+	default:
+		return true
+	}
+	return false
+}
+
 // unpack checks a frame whole, and gives its rows their table's columns.
 func (h *Hub) unpack(m bus.Msg) (b frame.Batch, ok bool) {
 	from := bus.NodeOf(m.Subject)
 	b, err := frame.Decode(m.Data)
 	if err != nil {
 		h.refuse("a frame", from, whyCorrupt, err)
-		return b, false
-	}
-	if b.Node != from {
-		h.refuse("a frame", from, whyForged, errors.New(b.Node))
 		return b, false
 	}
 	schema := b.Schema

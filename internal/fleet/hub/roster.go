@@ -239,7 +239,7 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 		n.hellos = map[string]helloed{}
 	}
 	if _, here := n.hellos[h.Instance]; !here && !h.Bye && len(n.hellos) >= maxInstances {
-		maps.DeleteFunc(n.hellos, func(_ string, one helloed) bool { return now.Sub(one.at) > missedAfter })
+		n.forgetSilent(now)
 		if len(n.hellos) >= maxInstances {
 			return errProcesses
 		}
@@ -266,6 +266,11 @@ func (r *roster) list(now time.Time) []fanout.Node {
 	}
 	slices.SortFunc(list, func(a, b fanout.Node) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// forgetSilent forgets what processes have said that are gone.
+func (n *known) forgetSilent(now time.Time) {
+	maps.DeleteFunc(n.hellos, func(_ string, one helloed) bool { return now.Sub(one.at) > missedAfter })
 }
 
 // now sums its processes up.
@@ -333,7 +338,11 @@ func (r *roster) put() error {
 func (r *roster) text() (text []byte, turn uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetLocked(time.Now())
+	now := time.Now()
+	r.forgetLocked(now)
+	for _, n := range r.nodes {
+		n.forgetSilent(now)
+	}
 	if !r.dirty && r.settled >= r.turn {
 		return nil, 0, nil
 	}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 // TestHubSpeaksForNobody: what a stranger names as the place of an answer gets none of the hub's words: neither frames
@@ -62,6 +64,43 @@ func TestClaimedSize(t *testing.T) {
 	if !ok {
 		t.Fatalf("the node's own frame is to come in %s", m.Later)
 	}
+}
+
+// TestUnpackedIsPaid: a frame that is none, which only unpacking it shows, costs its node what was unpacked. Else a few
+// kilobytes would take the hub's time from all others.
+func TestUnpackedIsPaid(t *testing.T) {
+	const rows, share = 1000, 4
+	text := strings.Repeat("x", 1<<10)
+	b := frame.Batch{Header: frame.Header{Job: text[:1], Node: text[:1], Rank: -1, Session: "s",
+		Table: "memgauge.events", First: 1, Count: rows}}
+	b.Rows = frames.Rows(frames.Fields(b.Table), rows, func(f frame.Field, _ int) any {
+		switch {
+		case f.Name == "job" || f.Name == "node":
+			return text[:1]
+		case f.Type == frame.Text:
+			return text
+		}
+		return nil
+	})
+	good, err := frame.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Replace(good, []byte(`"count":1000`), []byte(`"count":1001`), 1)
+	before := byteShare
+	defer func() { byteShare = before }()
+	byteShare = rate{burst: float64(share * frame.Unpacked(bad)), each: 1}
+	h := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: shares{}}
+	for range share + 1 {
+		m := bus.Msg{Subject: "mg.rows.x", Data: bad}
+		if _, ok := h.admit(&m, map[string]map[string]bool{}); ok {
+			t.Fatal("it was taken for a frame")
+		}
+		if m.Later > 0 {
+			return
+		}
+	}
+	t.Errorf("after %d times %d bytes it need not wait", share+1, frame.Unpacked(bad))
 }
 
 // TestFormerNode: a node of an older memgauge is told to upgrade, counted, and keeps its rows; what an older hub has

@@ -17,10 +17,6 @@ func SpawnCollector(s *session.Session) (*exec.Cmd, error) {
 }
 
 func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
 	defer session.PrivateFiles()()
 	log, err := rootdir.AppendFile(s.Log())
 	if err != nil {
@@ -28,7 +24,7 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 	}
 	defer log.Close()
 	cutLog(log)
-	cmd := exec.Command(exe, args...)
+	cmd := exec.Command(program(), args...)
 	cmd.Args[0] = "memgauge" // what ps shows, and by which a test binary recognises its role
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
@@ -39,6 +35,24 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}
 	return cmd, nil
+}
+
+// program is this very program. Where its file was removed, another user may have put one in its place, in a directory
+// like /tmp. By its path it has its name in ps and in the picture of a job's processes.
+func program() string {
+	const self = "/proc/self/exe"
+	path, err := os.Executable()
+	if err != nil {
+		return self
+	}
+	there, err := os.Stat(path)
+	if err != nil {
+		return self
+	}
+	if us, err := os.Stat(self); err != nil || !os.SameFile(there, us) {
+		return self
+	}
+	return path
 }
 
 // Spawn starts a keeper as a process of its own, for a session that no other process stays with.
