@@ -49,11 +49,6 @@ func ReadFile(path string, most int64) (text []byte, err error) {
 	return text, err
 }
 
-// Replace is Dir.Replace.
-func Replace(path string, write func(f *os.File) error) error {
-	return In(path, func(d *Dir, name string) error { return d.Replace(name, write) })
-}
-
 // ReplaceText is Dir.ReplaceText.
 func ReplaceText(path string, text []byte) error {
 	return In(path, func(d *Dir, name string) error { return d.ReplaceText(name, text) })
@@ -64,13 +59,6 @@ func Remove(path string) error { return In(path, (*Dir).Remove) }
 
 // RemoveAll is Dir.RemoveAll.
 func RemoveAll(path string) error { return ignoreMissing(In(path, (*Dir).RemoveAll)) }
-
-// Move is Dir.Move.
-func Move(from, to string) error {
-	return In(from, func(d *Dir, name string) error {
-		return In(to, func(other *Dir, as string) error { return d.Move(name, other, as) })
-	})
-}
 
 // Anonymous makes a file without a name, which goes with the process however that ends.
 func Anonymous(prefix string) (*os.File, error) {

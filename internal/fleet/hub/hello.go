@@ -103,14 +103,9 @@ var errOften = errors.New("it says hello too often")
 type hellos map[string]*bucket
 
 func (s hellos) take(node string, now time.Time) bool {
-	one := s[node]
-	if one == nil {
-		if len(s) >= maxNodes { // of names that come and go
-			maps.DeleteFunc(s, func(_ string, b *bucket) bool { return b.full(helloShare, now) })
-		}
-		one = &bucket{}
-		s[node] = one
-	}
+	one := remembered(s, node, func() {
+		maps.DeleteFunc(s, func(_ string, b *bucket) bool { return b.full(helloShare, now) })
+	})
 	return one.take(helloShare, 1, now) == 0
 }
 

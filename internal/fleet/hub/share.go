@@ -56,6 +56,20 @@ func (b *bucket) full(r rate, now time.Time) bool {
 	return b.at.IsZero() || b.left+now.Sub(b.at).Seconds()*r.each >= r.burst
 }
 
+// remembered finds what is kept of a node, and begins it where there is nothing. Names come and go: where there are
+// maxNodes already, forget takes out those that need not be remembered.
+func remembered[V any](all map[string]*V, node string, forget func()) *V {
+	one := all[node]
+	if one == nil {
+		if len(all) >= maxNodes {
+			forget()
+		}
+		one = new(V)
+		all[node] = one
+	}
+	return one
+}
+
 // share is what a node has left.
 type share struct {
 	bytes, files, hours bucket
@@ -68,14 +82,7 @@ type shares map[string]*share
 
 // of finds a node's.
 func (s shares) of(node string, now time.Time) *share {
-	one := s[node]
-	if one == nil {
-		if len(s) >= maxNodes { // of names that come and go
-			s.forget(now)
-		}
-		one = &share{}
-		s[node] = one
-	}
+	one := remembered(s, node, func() { s.forget(now) })
 	if hour := now.Truncate(time.Hour); !hour.Equal(one.hour) {
 		one.hour, one.seen = hour, map[string]bool{}
 	}
