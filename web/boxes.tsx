@@ -339,7 +339,7 @@ function round(v: number): number {
   return Math.max(1, ten * [1, 2, 5, 10].find((m) => ten * m >= v)!);
 }
 
-// listen: drag moves, wheel zooms where it points (with Shift: the bytes), a click chooses.
+// listen: drag moves, the wheel with Ctrl zooms where it points (with Shift the bytes), a click chooses.
 function listen(c: HTMLCanvasElement, now: { current: Props }, store: Store): () => void {
   const stop = new AbortController(),
     on = { signal: stop.signal };
@@ -409,6 +409,7 @@ function listen(c: HTMLCanvasElement, now: { current: Props }, store: Store): ()
   c.addEventListener(
     "wheel",
     (e) => {
+      if (!e.ctrlKey && !e.metaKey && !e.shiftKey) return; // it scrolls the page
       e.preventDefault();
       const p = place(e),
         s = now.current.sight,

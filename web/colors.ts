@@ -3,6 +3,7 @@ export const classes: Record<string, string> = {
   heap_in_use: "#0072b2",
   heap_free: "#56b4e9",
   anonymous: "#e69f00",
+  undivided: "#f0d9a8",
   shared: "#009e73",
   file: "#a6a6a6",
   kernel: "#cc79a7",

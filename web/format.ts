@@ -1,4 +1,5 @@
 // Figures as text. Sizes are powers of 1024, and say so.
+import { held } from "./held";
 import { lang } from "./i18n";
 import type { Finding } from "./shapes";
 
@@ -37,6 +38,13 @@ export function span(s: number): string {
   return `${(s / 86400).toFixed(1)} d`;
 }
 
+// about is a time to come, whose seconds nobody knows.
+export function about(s: number): string {
+  if (!isFinite(s) || s < 60) return span(s);
+  if (s < 3570) return `${Math.round(s / 60)} min`;
+  return span(60 * Math.round(s / 60));
+}
+
 // A formatter takes longer to make than hundreds of moments to write.
 const clocks = new Map<string, Intl.DateTimeFormat>();
 
@@ -53,6 +61,32 @@ export function clock(us: number, seconds = true): string {
     clocks.set(key, c);
   }
   return c.format(us / 1000);
+}
+
+const days = new Map<string, Intl.DateTimeFormat>();
+
+// day is a moment's day: by its name within the coming six, else by its date.
+function day(us: number, now: number): string {
+  const near = us > now && us - now < 6 * 86400e6,
+    key = lang() + near;
+  let d = days.get(key);
+  if (!d) {
+    d = new Intl.DateTimeFormat(lang(), near ? { weekday: "short" } : { month: "short", day: "numeric" });
+    days.set(key, d);
+  }
+  return d.format(us / 1000);
+}
+
+const sameDay = (a: number, b: number) => new Date(a / 1000).toDateString() === new Date(b / 1000).toDateString();
+
+// when is a moment's clock, with the day where that is not now's. A report is read on any day: there it always has one.
+export function when(us: number, seconds = true, now = Date.now() * 1000): string {
+  return !held && sameDay(us, now) ? clock(us, seconds) : `${day(us, now)} ${clock(us, seconds)}`;
+}
+
+// tick is a moment on an axis after the one before it: the day stands where it changes, and where the axis begins.
+export function tick(us: number, seconds: boolean, before: number | null): string {
+  return before != null && sameDay(us, before) ? clock(us, seconds) : when(us, seconds);
 }
 
 // moment is the same in every language: 2026-01-31 12:00:00, in the browser's zone.

@@ -1,45 +1,20 @@
 // The timeline with what goes along it: where the bytes are at the marked moment, events, processes.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type About, type Columns, type Event, type News, type Verdicts, get, of } from "./api";
+import { Events, rare } from "./events";
 import * as f from "./format";
 import { held } from "./held";
 import { t } from "./i18n";
-import { type Fan, Panel, stepAt } from "./panel";
+import { type Clock, type Fan, Panel, stepAt } from "./panel";
 import { Failed, Shown, Table } from "./parts";
 import { RanOut } from "./ranout";
+import { firstOf, focusOf, keyOf, sources } from "./sources";
 import { type Place, change, useLatest, useLoad } from "./state";
+import { Strip } from "./strip";
 import { type Source, Tile, type View } from "./tiles";
 import { WhereMap } from "./where";
 
 const settle = 60; // ms that a view must stand still before finer data are asked for
-const shownAtFirst = 4;
-
-// sources are the panels that a session can have.
-function sources(a: About): Source[] {
-  const list: Source[] = (a.cgroups ?? [])
-    .slice(0, 2)
-    .map((path) => ({ kind: "job", path, title: `${t("job")} ${path}` }));
-  for (const d of a.devices)
-    list.push({ kind: "device", device: d.device_id, title: `${t("device")} ${d.device_id} ${d.name}` });
-  for (const p of a.processes) {
-    const name = p.rank != null && p.rank >= 0 ? `${p.role} ${p.pid}, rank ${p.rank}` : `${p.role} ${p.pid}`;
-    list.push({ kind: "process", pid: p.pid, title: `${t("process")} ${name}` });
-    if (!p.steps) continue;
-    list.push({ kind: "floors", pid: p.pid, title: `${t("floors")}, ${p.pid}` });
-    for (const d of a.devices) {
-      list.push({
-        kind: "allocator",
-        pid: p.pid,
-        path: `cuda:${d.device_id}`,
-        title: t("allocator", `cuda:${d.device_id}`) + `, ${p.pid}`,
-      });
-    }
-  }
-  list.push({ kind: "host", title: t("host") });
-  return held ? list.filter((s) => held!.series[keyOf(s)]?.some((c) => c.t.length)) : list;
-}
-
-const keyOf = (s: Source) => [s.kind, s.pid ?? "", s.device ?? "", s.path ?? ""].join(":");
 
 export function Overview({
   a,
@@ -68,14 +43,19 @@ export function Overview({
   const [bySteps, setBySteps] = useState(place.params.get("by") === "step");
   const [future, setFuture] = useState(true);
   const [chosen, setChosen] = useState<string[]>(() => place.params.get("show")?.split(",").filter(Boolean) ?? []);
-  const shown = chosen.length ? all.filter((s) => chosen.includes(keyOf(s))) : all.slice(0, shownAtFirst);
+  const focus = focusOf(a, v, place.params.get("rank"));
+  const shown = chosen.length ? all.filter((s) => chosen.includes(keyOf(s))) : firstOf(all, focus);
   const fan = useMemo(() => (future && live && v ? fanOf(v, end) : null), [future, live, v, end]);
-  const view = viewOf(fixed, following, a.from, end, fan);
+  const aims = (s: Source) => !!fan && s.kind === fan.kind && (s.kind !== "device" || s.device === fan.device);
+  const view = viewOf(fixed, following, a.from, end, shown.some(aims) ? fan : null);
   const events = useLoad<Event[]>(
     (s) => get(of(a.id, "events"), s),
     [a.id, live ? Math.floor(end / 1e7) : (news?.final ?? true)],
   );
-  const clock = useTrack(a.id, a.processes.find((p) => p.steps)?.pid, view, end);
+  const stepping = a.processes.find((p) => p.steps && p.pid === focus) ?? a.processes.find((p) => p.steps);
+  const marked = useMemo(() => (events.value ?? []).filter(rare), [events.value]);
+  const clock = useTrack(a.id, stepping?.pid, view, end);
+  const steps = useMemo<Clock | null>(() => clock && { t: clock.t, step: clock.parts.step }, [clock]);
   const zoom = (next: View) => {
     const { view: kept, follow } = bounded(next, a.from, end, live);
     setFixed(kept);
@@ -93,9 +73,10 @@ export function Overview({
   const cursor = hover ?? pin;
   const late = useSettled(cursor, 150),
     round = live && late == null ? Math.floor(end / 5e6) : 0;
-  const step = late != null && clock ? stepAt({ t: clock.t, step: clock.parts.step }, late) : null;
+  const step = late != null && steps ? stepAt(steps, late) : null;
   return (
     <>
+      <Strip a={a} v={v} now={end} live={live} />
       {held?.answers.postmortem != null && <RanOut />}
       <section aria-labelledby="timeline">
         <div class="bar">
@@ -120,10 +101,13 @@ export function Overview({
               view={view}
               end={end}
               cursor={cursor}
-              events={events.value ?? []}
-              fan={fan && s.kind === fan.kind && (s.kind !== "device" || s.device === fan.device) ? fan : undefined}
-              steps={bySteps && clock ? { t: clock.t, step: clock.parts.step } : null}
+              events={marked}
+              fan={aims(s) ? fan! : undefined}
+              steps={bySteps ? steps : null}
+              clock={steps}
+              live={live}
               onZoom={zoom}
+              onAll={showAll}
               onHover={setHover}
               onPin={mark}
             />
@@ -170,29 +154,7 @@ export function Overview({
           <>
             <section aria-labelledby="events">
               <h2 id="events">{t("events")}</h2>
-              <Shown of={events}>
-                {(list) =>
-                  list.length === 0 ? (
-                    <p class="state">{t("noevents")}</p>
-                  ) : (
-                    <Table
-                      label={t("events")}
-                      head={[t("time"), t("event"), "pid", t("details")]}
-                      rows={list
-                        .slice(-200)
-                        .reverse()
-                        .map((e) => [
-                          <button class="link" onClick={() => mark(e.t)}>
-                            {f.clock(e.t)}
-                          </button>,
-                          e.name,
-                          e.pid ?? "",
-                          <span class="text">{e.text}</span>,
-                        ])}
-                    />
-                  )
-                }
-              </Shown>
+              <Shown of={events}>{(list) => <Events list={list} mark={mark} />}</Shown>
             </section>
             <section aria-labelledby="procs">
               <h2 id="procs">{t("processes")}</h2>
@@ -261,14 +223,15 @@ interface Placed extends Fan {
   device: number;
 }
 
-// fanOf is where the memory that ends first is going.
+// fanOf is where the memory that ends first is going: a leak's own forecast, which the page tells in words too, else the
+// one by use alone.
 function fanOf(v: Verdicts, end: number): Placed | null {
   let risk = v.risks.filter((r) => r.seconds != null && r.seconds > 0).sort((x, y) => x.seconds! - y.seconds!)[0];
   const leak = v.findings.find((x) => x.verdict === "leak" && x.limit && x.time_to_limit_seconds && !x.ended);
   const of =
     leak &&
     v.risks.find((r) => r.device === (leak.limit!.startsWith("device") ? leak.name.replace(/\D+/g, "") : "host"));
-  if (!risk && leak && of)
+  if (leak && of)
     risk = {
       ...of,
       seconds: leak.time_to_limit_seconds,

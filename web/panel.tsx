@@ -18,6 +18,11 @@ export interface Fan {
   high: number;
 } // µs, bytes
 
+export interface Clock {
+  t: number[];
+  step: (number | null)[];
+}
+
 export interface PanelProps {
   title: string;
   data: Columns | null;
@@ -26,8 +31,11 @@ export interface PanelProps {
   fan?: Fan;
   lines: boolean;
   cursor: number | null;
-  steps: { t: number[]; step: (number | null)[] } | null; // drawn by step where it is given
+  steps: Clock | null; // drawn by step where it is given
+  clock: Clock | null; // which step was made when
+  live: boolean;
   onZoom: (v: View) => void;
+  onAll: () => void;
   onHover: (t: number | null) => void;
   onPin: (t: number) => void;
 }
@@ -75,14 +83,15 @@ export function Panel(props: PanelProps) {
     plot.current?.redraw(false);
   }, [props.fan, props.events, props.cursor]); // what lies over it alone
   const c = props.data,
-    last = c && at(c, props.cursor);
+    last = c && reading(c, props);
   return (
     <figure class="panel">
       <figcaption>
         <strong>{props.title}</strong>
         {last && (
           <span class="now">
-            {f.bytes(last.whole)}
+            {props.cursor != null && moment(props, last.t)}
+            {last.most ? t("mostinview", f.bytes(last.whole)) : f.bytes(last.whole)}
             {last.limit ? ` / ${f.bytes(last.limit)} (${f.percent(last.whole / last.limit)})` : ""}
           </span>
         )}
@@ -108,14 +117,41 @@ export function Panel(props: PanelProps) {
   );
 }
 
-// at is the reading at a moment, else the last.
-function at(c: Columns, moment: number | null) {
-  let i = c.t.length - 1;
-  if (moment != null) while (i > 0 && c.t[i] > moment) i--;
-  while (i > 0 && c.hi[i] == null) i--; // not every step's memory is read
+// reading is the one under the cursor. Without one it is the newest of what goes on and is in view, else the highest in
+// view: the last reading of a process that was killed says little about it.
+function reading(c: Columns, p: PanelProps) {
+  const newest = p.live && p.view.to >= (c.t.at(-1) ?? 0),
+    most = p.cursor == null && !newest;
+  const i = most ? highestIn(c, p.view) : before(c, p.cursor ?? Infinity);
   if (i < 0) return null;
   const parts = c.order.filter((k) => k !== "step" && c.parts[k][i]).map((k) => [k, c.parts[k][i]] as [string, number]);
-  return { whole: c.hi[i] ?? 0, limit: c.limit[i], parts };
+  return { t: c.t[i], whole: c.hi[i] ?? 0, limit: c.limit[i], parts, most };
+}
+
+// before is the last reading up to a moment: not every step's memory is read.
+function before(c: Columns, moment: number): number {
+  let i = c.t.length - 1;
+  while (i > 0 && c.t[i] > moment) i--;
+  while (i > 0 && c.hi[i] == null) i--;
+  return i;
+}
+
+function highestIn(c: Columns, view: View): number {
+  let best = -1;
+  c.t.forEach((t, i) => {
+    if (t < view.from || t > view.to || c.hi[i] == null) return;
+    if (best < 0 || c.hi[i]! > c.hi[best]!) best = i;
+  });
+  return best;
+}
+
+// moment is where the cursor is: the clock, and the step where one was made.
+function moment(p: PanelProps, at: number): string {
+  const step = p.clock && stepAt(p.clock, at);
+  const near = (p.view.to - p.view.from) / 200;
+  const event = p.events.find((e) => Math.abs(e.t - p.cursor!) < near);
+  const said = event ? `, ${event.name}${event.text ? ` (${event.text.slice(0, 120)})` : ""}` : "";
+  return `${f.when(at)}${step == null ? "" : `, ${t("sStep", f.count(step))}`}${said}: `;
 }
 
 function spoken(p: PanelProps): string {
@@ -148,10 +184,16 @@ function build(box: HTMLElement, drawn: { current: Layers | null }, now: { curre
         drag: { x: true, y: false, setScale: false },
         points: { show: false },
         sync: { key: "memgauge" },
+        bind: {
+          dblclick: () => () => {
+            now.current.onAll(); // uPlot's own would let go of the scales that are set here
+            return null;
+          },
+        },
       },
       scales: { x: { time: true, auto: false }, y: { auto: false, range: (_, lo, hi) => [lo ?? 0, hi ?? 1] } },
       axes: [
-        { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
+        { ...axis, size: 30, space: 104, values: (u, at) => labels(u, at, now.current) },
         {
           ...axis,
           size: innerWidth < 600 ? 72 : 78,
@@ -209,7 +251,7 @@ export function sizes(max: number): number[] {
 function labels(u: uPlot, at: number[], p: PanelProps): string[] {
   if (!p.steps) {
     const fine = u.scales.x.max! - u.scales.x.min! < 600;
-    return at.map((v) => f.clock(v * 1e6, fine));
+    return at.map((v, i) => f.tick(v * 1e6, fine, i > 0 ? at[i - 1] * 1e6 : null));
   }
   return at.map((v) => {
     const s = stepAt(p.steps!, v * 1e6);
@@ -217,7 +259,7 @@ function labels(u: uPlot, at: number[], p: PanelProps): string[] {
   });
 }
 
-export function stepAt(steps: { t: number[]; step: (number | null)[] }, moment: number): number | null {
+export function stepAt(steps: Clock, moment: number): number | null {
   const { t: ts, step } = steps;
   if (!ts.length || moment < ts[0]) return null;
   let lo = 0,
@@ -305,15 +347,18 @@ function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
   g.stroke();
 }
 
-// listen adds what uPlot has not: the wheel zooms where it points, or moves with shift or sideways; a click pins.
+// listen adds what uPlot has not: the wheel zooms where it points with Ctrl, and moves with shift or sideways; alone it
+// scrolls the page, as anywhere. A click pins.
 function listen(u: uPlot, now: { current: PanelProps }) {
   u.over.addEventListener(
     "wheel",
     (e) => {
+      const sideways = e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY);
+      if (!sideways && !e.ctrlKey && !e.metaKey) return;
       e.preventDefault();
       const { view, onZoom } = now.current,
         length = view.to - view.from;
-      if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+      if (sideways) {
         const by = (length * (e.shiftKey ? e.deltaY || e.deltaX : e.deltaX)) / u.over.clientWidth;
         return onZoom({ from: view.from + by, to: view.to + by });
       }
@@ -328,6 +373,6 @@ function listen(u: uPlot, now: { current: PanelProps }) {
     down = e.clientX;
   });
   u.over.addEventListener("click", (e) => {
-    if (Math.abs(e.clientX - down) < 4) now.current.onPin(u.posToVal(e.offsetX, "x") * 1e6);
+    if (e.detail < 2 && Math.abs(e.clientX - down) < 4) now.current.onPin(u.posToVal(e.offsetX, "x") * 1e6);
   });
 }

@@ -6,6 +6,9 @@ import { t } from "./i18n";
 import { Shown, Table } from "./parts";
 import { dark, link, useLoad } from "./state";
 
+// ofRank is a session's overview with a rank's memories first: a session may have all ranks of a machine.
+const ofRank = (id: string, rank: number) => link(id, "overview", new URLSearchParams({ rank: String(rank) }));
+
 const refreshEvery = 5000; // ms, as the server reads the sessions
 
 // shade goes from blue over grey to orange, or from light to dark blue: apart for any kind of colour vision.
@@ -41,7 +44,7 @@ export function Ranks() {
           <p>{t("rCount", f.count(h.ranks))}</p>
           {h.odd.map((o) => (
             <p class="state bad" role="status" lang="en">
-              {o.text} {o.id && <a href={link(o.id)}>{t("rOpen", o.rank)}</a>}
+              {o.text} {o.id && <a href={ofRank(o.id, o.rank)}>{t("rOpen", o.rank)}</a>}
             </p>
           ))}
           {h.odd.length === 0 && h.warnings.length === 0 && h.ranks > 0 && <p class="state">{t("rNone")}</p>}
@@ -137,7 +140,7 @@ function Map({
     const row = h.rows[r];
     if (!row) return;
     if (row.count === 1 || row.odd) {
-      location.hash = link(row.id);
+      location.hash = ofRank(row.id, row.rank);
       return;
     }
     const from = first + h.rows.slice(0, r).reduce((n, x) => n + x.count, 0),
@@ -224,7 +227,7 @@ function Map({
               r.count > 1 ? `${r.rank} (${r.count})` : r.rank,
               r.node,
               x ? (deviation ? f.signed : f.bytes)(bytes(x)) : "–",
-              <a href={link(r.id)} aria-label={t("rOpen", r.rank)}>
+              <a href={ofRank(r.id, r.rank)} aria-label={t("rOpen", r.rank)}>
                 {t("rOpen", r.rank)}
               </a>,
             ];

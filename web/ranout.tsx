@@ -20,7 +20,7 @@ export function RanOut() {
             <>
               <p class="state bad">
                 <strong>
-                  {f.clock(Date.parse(what.ts) * 1000)} {what.event}
+                  {f.when(Date.parse(what.ts) * 1000)} {what.event}
                 </strong>{" "}
                 <span class="text">{what.text || what.summary}</span>
               </p>

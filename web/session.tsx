@@ -1,11 +1,12 @@
 // A session's page: the sentence that says how it stands, and its views.
+import { Fragment } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type About, type Config, type News, type Verdicts, get, listen, of } from "./api";
 import * as f from "./format";
 import { held } from "./held";
 import { lang, t } from "./i18n";
 import { Failed, Shown, Verdict } from "./parts";
-import { type Place, link, useLoad } from "./state";
+import { type Place, link, useLoad, useParams } from "./state";
 import { type Shows, viewsOf } from "./views";
 
 const judgeEvery = 15000; // ms; a judgement reads the whole series
@@ -55,15 +56,23 @@ function One({ lost, ...s }: Shows & { lost: boolean }) {
           {ended(s.a)}
         </p>
       )}
-      <nav class="tabs" aria-label={s.a.name}>
-        {views.map((v) => (
-          <a href={link(s.a.id, v.name)} aria-current={v === shown ? "page" : undefined}>
-            {t(v.name)}
-          </a>
-        ))}
-      </nav>
-      {shown.show(s)}
+      <Tabs a={s.a} names={views.map((v) => v.name)} shown={shown.name} />
+      <Fragment key={`${shown.name} ${s.place.round}`}>{shown.show(s)}</Fragment>
     </>
+  );
+}
+
+// Tabs keep what the address says of each view: who comes back finds it as it was left.
+function Tabs({ a, names, shown }: { a: About; names: string[]; shown?: string }) {
+  const params = useParams();
+  return (
+    <nav class="tabs" aria-label={a.name}>
+      {names.map((name) => (
+        <a href={link(a.id, name, params)} aria-current={name === shown ? "page" : undefined}>
+          {t(name)}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -80,11 +89,7 @@ function Whole(s: Shows) {
       <p class="state over">
         {s.live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : ended(s.a)}
       </p>
-      <nav class="tabs" aria-label={s.a.name}>
-        {views.map((v) => (
-          <a href={link(s.a.id, v.name)}>{t(v.name)}</a>
-        ))}
-      </nav>
+      <Tabs a={s.a} names={views.map((v) => v.name)} />
       {views.map((v) => (
         <div id={"v-" + v.name}>{v.show(s)}</div>
       ))}
@@ -128,7 +133,8 @@ function Head({ a, verdicts, news, live }: Shows) {
         {a.name} {live && !held && <span class="chip live">● {t("live")}</span>}
       </h1>
       <p class="sentence" role="status">
-        <Verdict value={v?.verdict} /> {sentence(a, v, news, live)}
+        {v ? <Verdict value={v.verdict} /> : <span class="busy">{t("judging", f.count(a.summary.rows))}</span>}{" "}
+        {sentence(a, v, news, live)}
       </p>
       {verdicts.error && <Failed error={verdicts.error} again={verdicts.again} />}
       <p class="meta">
@@ -140,6 +146,9 @@ function Head({ a, verdicts, news, live }: Shows) {
     </div>
   );
 }
+
+// dies says in how long memory ends, and when: a clock alone would not say on which day.
+const dies = (seconds: number, now: number) => t("sDies", f.about(seconds), f.when(now + seconds * 1e6, false, now));
 
 // sentence says in one line how the session stands.
 export function sentence(a: About, v: Verdicts | undefined, news: News | undefined, live: boolean): string {
@@ -153,7 +162,7 @@ export function sentence(a: About, v: Verdicts | undefined, news: News | undefin
     );
     if (leak.holder) parts.push(t("sHeld", leak.holder));
     if (live && leak.limit && leak.time_to_limit_seconds && leak.time_to_limit_seconds < 30 * 86400) {
-      parts.push(t("sDies", f.clock((news?.to ?? a.to) + leak.time_to_limit_seconds * 1e6, false)));
+      parts.push(dies(leak.time_to_limit_seconds, news?.to ?? a.to));
     }
   } else if (v?.verdict === "healthy") parts.push(live ? t("sOK") : t("sEndOK"));
   else if (v) parts.push(t("sUndecided", v.missing || v.findings[0]?.reason || ""));

@@ -91,6 +91,11 @@ export function SQL({ id, place }: { id: string; place: Place }) {
   const [running, setRunning] = useState<AbortController | null>(null),
     [asChart, setAsChart] = useState(false);
   const schema = useLoad<Schema[]>((s) => get(of(id, "tables"), s), [id]);
+  const editor = useRef<Opened | null>(null);
+  const put = (text: string) => {
+    setSQL(text);
+    editor.current?.setText(text);
+  };
   const run = async () => {
     running?.abort();
     const mine = new AbortController();
@@ -131,7 +136,7 @@ export function SQL({ id, place }: { id: string; place: Place }) {
           <select
             value=""
             onChange={(e) => {
-              if (e.currentTarget.value) setSQL(examples[Number(e.currentTarget.value)][1]);
+              if (e.currentTarget.value) put(examples[Number(e.currentTarget.value)][1]);
               e.currentTarget.value = "";
             }}
           >
@@ -144,7 +149,7 @@ export function SQL({ id, place }: { id: string; place: Place }) {
           </select>
         </label>
       </div>
-      <Editor text={sql} setText={setSQL} run={run} id={id} schema={schema.value} />
+      <Editor text={sql} changed={setSQL} run={run} id={id} schema={schema.value} opened={editor} />
       <div class="controls">
         <button class="primary" onClick={run} disabled={!!running || !sql.trim()}>
           {t("run")}
@@ -195,24 +200,30 @@ export function SQL({ id, place }: { id: string; place: Place }) {
   );
 }
 
+type Opened = import("./editor").Editor;
+
+// Editor owns its document: text is what it begins with, changed is told of what is typed, and nothing is written back,
+// since a text that comes back late would overwrite what was typed meanwhile.
 function Editor({
   text,
-  setText,
+  changed,
   run,
   id,
   schema,
+  opened,
 }: {
   text: string;
-  setText: (s: string) => void;
+  changed: (s: string) => void;
   run: () => void;
   id: string;
   schema?: Schema[];
+  opened: { current: Opened | null };
 }) {
   const box = useRef<HTMLDivElement>(null),
-    now = useLatest({ setText, run, text });
-  const [editor, setEditor] = useState<import("./editor").Editor | null>(null);
+    now = useLatest({ changed, run, text });
+  const [editor, setEditor] = useState<Opened | null>(null);
   useEffect(() => {
-    let made: import("./editor").Editor | null = null,
+    let made: Opened | null = null,
       gone = false;
     void import("./editor").then((m) => {
       if (gone) return;
@@ -220,19 +231,18 @@ function Editor({
         box.current!,
         now.current.text,
         t("statement"),
-        (s) => now.current.setText(s),
+        (s) => now.current.changed(s),
         () => now.current.run(),
       );
+      opened.current = made;
       setEditor(made);
     });
     return () => {
       gone = true;
+      opened.current = null;
       made?.close();
     };
   }, []);
-  useEffect(() => {
-    editor?.setText(text);
-  }, [editor, text]);
   useEffect(() => {
     if (!editor || !schema) return;
     editor.complete(schema, []);

@@ -6,7 +6,10 @@ export interface Place {
   id: string;
   view: string;
   params: URLSearchParams;
+  round: number; // grows with each address that somebody opens: a view that is shown begins anew with it
 }
+
+let round = 0;
 
 export function here(): Place {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -15,6 +18,7 @@ export function here(): Place {
     id: kind === "s" && id ? decodeURIComponent(id) : "",
     view: view || "overview",
     params: new URLSearchParams(query || ""),
+    round,
   };
 }
 
@@ -24,17 +28,36 @@ export function link(id: string, view = "overview", params?: URLSearchParams): s
   return `#/s/${encodeURIComponent(id)}/${view}${q ? "?" + q : ""}`;
 }
 
+const watchers = new Set<() => void>();
+
+// useParams are the place's parameters as they stand, for what links to other views.
+export function useParams(): URLSearchParams {
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    const go = () => redraw((n) => n + 1);
+    watchers.add(go);
+    return () => {
+      watchers.delete(go);
+    };
+  }, []);
+  return here().params;
+}
+
 // change replaces parameters of the place without a step in the history.
 export function change(values: Record<string, string | number | null>) {
   const p = here();
   for (const [k, v] of Object.entries(values)) v == null ? p.params.delete(k) : p.params.set(k, String(v));
   history.replaceState(null, "", link(p.id, p.view, p.params));
+  for (const go of watchers) go();
 }
 
 export function usePlace(): Place {
   const [place, set] = useState(here);
   useEffect(() => {
-    const go = () => set(here());
+    const go = () => {
+      round++;
+      set(here());
+    };
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
   }, []);

@@ -43,7 +43,10 @@ export function Tensors({ id, live, place }: { id: string; live: boolean; place:
     census: place.params.get("census") ?? "",
     before: place.params.get("before") ?? "",
   }));
-  const [way, setWay] = useState(place.params.get("by") ?? "holder");
+  const [way, setWay] = useState(() => {
+    const asked = place.params.get("group") ?? "";
+    return asked in ways ? asked : "holder";
+  });
   const [busy, setBusy] = useState(false),
     [error, setError] = useState<Trouble | null>(null);
   const answer = useLoad<Answer>((s) => get(of(id, "tensors?" + new URLSearchParams(asked)), s), [id, asked]);
@@ -87,7 +90,7 @@ export function Tensors({ id, live, place }: { id: string; live: boolean; place:
                 way={way}
                 setWay={(w) => {
                   setWay(w);
-                  change({ by: w });
+                  change({ group: w });
                 }}
               />
               <Groups id={id} list={summed(a.groups, ways[way] ? way : "holder")} way={way} />
@@ -137,7 +140,7 @@ function Choose({
   const mine = a.censuses.filter((c) => c.pid === pid),
     now = Number(asked.census) || mine[0]?.census_id;
   const text = (c: (typeof mine)[number]) =>
-    `${c.census_id}: ${c.step != null ? t("sStep", f.count(c.step)) : f.clock(c.t)}, ${f.bytes(c.bytes)}`;
+    `${c.census_id}: ${c.step != null ? t("sStep", f.count(c.step)) : f.when(c.t)}, ${f.bytes(c.bytes)}`;
   return (
     <div class="controls">
       {pids.length > 1 && (

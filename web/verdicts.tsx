@@ -125,7 +125,7 @@ const ink = () => (dark.matches ? "#d5dae1" : "#30363d");
 const faint = () => (dark.matches ? "#333a44" : "#e3e6ea");
 
 // Evidence draws the readings, and of a leak the line from its onset with its interval.
-function Evidence({ x }: { x: Finding }) {
+export function Evidence({ x }: { x: Finding }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const el = box.current!;
@@ -148,6 +148,26 @@ function Evidence({ x }: { x: Finding }) {
   return <div class="evidence" ref={box} role="img" aria-label={label} />;
 }
 
+// onset marks the step from which on the memory grows.
+function onset(u: uPlot, step: number) {
+  const { left, top, width, height } = u.bbox,
+    at = u.valToPos(step, "x", true),
+    g = u.ctx;
+  if (at < left || at > left + width) return;
+  g.save();
+  g.strokeStyle = g.fillStyle = ink();
+  g.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  g.beginPath();
+  g.moveTo(at, top);
+  g.lineTo(at, top + height);
+  g.stroke();
+  g.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  const right = at > left + width * 0.6; // the text stands where there is room
+  g.textAlign = right ? "right" : "left";
+  g.fillText(t("stSince", f.count(step)), at + (right ? -5 : 5) * devicePixelRatio, top + 14 * devicePixelRatio);
+  g.restore();
+}
+
 function draw(box: HTMLElement, x: Finding): uPlot {
   const leak = x.verdict === "leak",
     start = x.start_step ?? 0,
@@ -166,8 +186,9 @@ function draw(box: HTMLElement, x: Finding): uPlot {
       width: box.clientWidth,
       height: 190,
       legend: { show: false },
-      cursor: { drag: { x: false, y: false } },
-      scales: { x: { time: false } },
+      cursor: { drag: { x: false, y: false }, bind: { dblclick: () => null } },
+      // what grows is shown from its onset's level on; a healthy memory from 0, where its steps look as small as they are
+      scales: { x: { time: false }, y: leak ? {} : { range: (_, __, max) => [0, Math.max(1, max * 1.06)] } },
       axes: [
         { ...axis, label: t("step"), labelSize: 18, values: (_, at) => at.map((v) => f.count(v)) },
         {
@@ -185,6 +206,7 @@ function draw(box: HTMLElement, x: Finding): uPlot {
         ...(leak ? [{ stroke: "#d55e00", width: 3, points: { show: false } }, thin, thin] : []),
         { stroke: "#0072b2", width: 1.5, points: { show: x.x.length < 120, size: 4 } },
       ],
+      hooks: { draw: leak && x.start_step != null ? [(u) => onset(u, x.start_step!)] : [] },
       bands: leak ? [{ series: [3, 2], fill: "#d55e0033" }] : [],
     },
     data,

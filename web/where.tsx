@@ -34,7 +34,7 @@ export function WhereMap({
   );
   const at = (held && moment && where.value?.t) || moment; // a report knows some moments only
   const when = at
-    ? t("whereat", f.clock(at)) + (step ? `, ${t("sStep", f.count(step))}` : "")
+    ? t("whereat", f.when(at)) + (step ? `, ${t("sStep", f.count(step))}` : "")
     : live
       ? t("wherenow")
       : t("wherepeak");

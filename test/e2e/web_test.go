@@ -260,6 +260,7 @@ func TestWebKeyboardAndLinks(t *testing.T) {
 	b.key("+")
 	b.until("a zoom in the address", "/from=\\d+&to=\\d+/.test(location.hash)")
 	link := run[string](b, "location.href")
+	b.keptView()
 	b.key("0")
 	b.until("all of it", "!/from=/.test(location.hash)")
 	b.key("[[[")
@@ -299,7 +300,11 @@ func (b *browser) byMouse() {
 	mouse(`at("mousedown", 0.3); at("mousemove", 0.7, { buttons: 1, movementX: 9 }); at("mouseup", 0.7)`)
 	b.until("the brush's zoom", "/from=\\d+&to=\\d+/.test(location.hash)")
 	from, to := span()
-	mouse(`at("wheel", 0.5, { deltaY: -100 })`)
+	if !run[bool](b, `document.querySelector(".tracks .u-over").dispatchEvent(new WheelEvent("wheel",
+		{ deltaY: -100, bubbles: true, cancelable: true }))`) {
+		b.t.Error("over a chart the wheel does not scroll the page")
+	}
+	mouse(`at("wheel", 0.5, { deltaY: -100, ctrlKey: true })`)
 	b.until("the wheel's zoom", fmt.Sprintf("!location.hash.includes('from=%.0f')", from))
 	if a, z := span(); z-a >= to-from {
 		b.t.Errorf("the wheel zoomed from %g to %g", to-from, z-a)
@@ -313,6 +318,42 @@ func (b *browser) byMouse() {
 	before := run[string](b, "/[?&]t=(\\d+)/.exec(location.hash)?.[1] ?? ''")
 	mouse(`at("mousedown", 0.5); at("mouseup", 0.5); at("click", 0.5)`)
 	b.until("the pinned moment", fmt.Sprintf("(/[?&]t=(\\d+)/.exec(location.hash)?.[1] ?? '') !== %q", before))
+	mouse(`at("dblclick", 0.5)`)
+	b.until("all of it after a double click", "!/from=/.test(location.hash)")
+	b.until("a chart after a double click", `[...document.querySelectorAll(".tracks canvas")].every((c) =>
+		c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v) => v > 0))`)
+}
+
+// keptView goes from each view to each other by its tab, and by an address that is pasted: a zoom is there again.
+func (b *browser) keptView() {
+	b.t.Helper()
+	names := strings.Fields(run[string](b, `[...document.querySelectorAll(".tabs a")].map((a) =>
+		a.hash.split("/")[3].split("?")[0]).join(" ")`))
+	if len(names) < 5 {
+		b.t.Fatalf("the views are %q", names)
+	}
+	kept := run[string](b, `/from=\d+&to=\d+/.exec(location.hash)[0]`)
+	at := func(view string) string {
+		return fmt.Sprintf("document.querySelector('.tabs [aria-current]')?.hash.includes('/%s') &&"+
+			" location.hash.includes('/%s?') && location.hash.includes(%q)", view, view, kept)
+	}
+	for _, from := range names {
+		for _, to := range names {
+			for _, view := range []string{from, to} {
+				run[bool](b, fmt.Sprintf(`document.querySelector('.tabs a[href*="/%s"]').click(), true`, view))
+				b.until(from+" to "+to, at(view))
+			}
+		}
+	}
+	run[bool](b, `document.querySelector('.tabs a[href*="/overview"]').click(), true`)
+	b.until("the overview", at("overview"))
+	moved := run[string](b, `location.hash.replace(/from=(\d+)/, (_, n) => "from=" + (Number(n) + 1000))`)
+	b.open(moved)
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	run[string](b, "document.querySelector('.tracks').focus(), ''")
+	b.key("+")
+	b.until("a zoom of the pasted view", fmt.Sprintf(`(() => { const n = (h) => Number(/from=(\d+)/.exec(h)[1]);
+		return n(location.hash) > n(%q) })()`, moved))
 }
 
 func TestWebSQL(t *testing.T) {
@@ -346,11 +387,24 @@ func TestWebSQL(t *testing.T) {
 	b.accessible("the answer")
 	ask("SELECT range AS n, range * 2 AS m FROM range(10)")
 	b.shows(".row", "18")
+	b.typed("SELECT 4242 AS typed, 'it is there' AS whole")
 	run[string](b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Chart').click(), ''")
 	b.until("a chart", "!!document.querySelector('.chart canvas')")
 	b.clean(url)
 	ask("DROP TABLE memgauge.events")
 	b.shows(".state.bad", "DROP")
+}
+
+// typed writes a statement faster than the page draws, and runs it: the editor has what was typed, and its answer
+// comes.
+func (b *browser) typed(sql string) {
+	b.t.Helper()
+	run[string](b, "document.querySelector('.cm-content').focus(), ''")
+	b.do(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.key(sql)
+	b.until("what was typed", fmt.Sprintf("document.querySelector('.cm-content').innerText.trim() === %q", sql))
+	b.do(chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.shows(".row", "4242")
 }
 
 // A live session: steps come without a reload, a census and stacks are taken, code runs only where it is allowed, and

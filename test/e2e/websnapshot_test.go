@@ -239,7 +239,8 @@ func TestWebSnapshotOnAPhone(t *testing.T) {
 func TestWebSnapshotThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, path := range []string{w.home, filepath.Join(w.home, "nothing.pickle")} {
+	text := w.file("passwd", "root:x:0:0:root:/root:/bin/sh\n")
+	for _, path := range []string{w.home, filepath.Join(w.home, "nothing.pickle"), text} {
 		if r := w.do("memgauge", "web", "--snapshot", path); r.code == 0 || r.stdout != "" ||
 			!strings.Contains(r.stderr, path) {
 			t.Errorf("%s: exit %d\n%s%s", path, r.code, r.stdout, r.stderr)

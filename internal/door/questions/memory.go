@@ -3,11 +3,17 @@ package questions
 import "fmt"
 
 // Resident memory of a process by class, as expressions over process.memory: with shmem and file they add up to rss.
-// What malloc holds may exceed what is resident of it, since a page that was never touched is not there.
+// What malloc holds may exceed what is resident of it, since a page that was never touched is not there. Where no agent
+// has told of the heap, both of its parts are NULL and Anonymous is all of anon.
 const (
-	HeapInUse = "least(coalesce(heap_in_use, 0), anon)"
-	HeapFree  = "least(greatest(coalesce(heap_held, 0) - coalesce(heap_in_use, 0), 0), anon - " + HeapInUse + ")"
-	Anonymous = "anon - " + HeapInUse + " - " + HeapFree
+	HeapInUse = "CASE WHEN heap_in_use IS NOT NULL THEN least(heap_in_use, anon) END"
+	HeapFree  = "CASE WHEN heap_in_use IS NOT NULL THEN least(greatest(coalesce(heap_held, 0) - heap_in_use, 0)," +
+		" anon - least(heap_in_use, anon)) END"
+	Anonymous = "anon - coalesce(" + HeapInUse + ", 0) - coalesce(" + HeapFree + ", 0)"
+	// Undivided is anon where the heap was not read: as anonymous memory it would look like growth when the reading
+	// comes back. Divided is Anonymous elsewhere.
+	Undivided = "CASE WHEN heap_in_use IS NULL THEN anon END"
+	Divided   = "CASE WHEN heap_in_use IS NOT NULL THEN " + Anonymous + " END"
 )
 
 // Split is the same of one reading that was taken apart already.

@@ -3,6 +3,7 @@ package questions_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -92,6 +93,45 @@ func TestResidentMemoryIsSplitOnce(t *testing.T) {
 		if got := []int64{*r.HeapInUse, *r.HeapFree, *r.Anonymous}; !slices.Equal(got, []int64{used, free, rest}) ||
 			used+free+rest != p.Anon || min(used, free, rest) < 0 {
 			t.Errorf("%d of which %d of %d: %v and %d, %d, %d", p.Anon, p.HeapInUse, p.HeapHeld, got, used, free, rest)
+		}
+	}
+}
+
+// TestAMissingHeapIsNoAnonymousMemory: where the heap was not read, a stretch has neither the heap's parts nor memory
+// that would look like growth of another class, also where its neighbours in the same stretch were read.
+func TestAMissingHeapIsNoAnonymousMemory(t *testing.T) {
+	const begin = int64(1_700_000_000_000_000)
+	b := &model.Batch{}
+	for i, heap := range []int64{600, model.Null, 600, model.Null} { // read, missing; missing after a reading
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: begin + int64(i)*10, PID: 7,
+			StartTicks: 1, Rank: -1, RSS: 1000, Anon: 900, HeapInUse: heap, HeapHeld: heap})
+	}
+	track, err := q.TrackOf("process", 7, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := fakesession.Stored(t, b)
+	for _, x := range []struct {
+		to   int64
+		want map[string]float64
+	}{
+		{begin, map[string]float64{"heap_in_use": 600, "heap_free": 0, "anonymous": 300}},
+		{begin + 10, map[string]float64{"undivided": 900}},
+		{begin + 20, map[string]float64{"heap_in_use": 600, "heap_free": 0, "anonymous": 300}},
+		{begin + 30, map[string]float64{"undivided": 900}},
+	} {
+		rows, err := api.Ask(t.Context(), s, track.In(q.Interval{From: begin, To: x.to, Width: 1 << 40}))
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%d rows: %v", len(rows), err)
+		}
+		got := map[string]float64{}
+		for i, p := range track.Parts {
+			if v := rows[0].Parts[i]; v != nil && p.Name != "file" && p.Name != "shared" {
+				got[p.Name] = *v
+			}
+		}
+		if !maps.Equal(got, x.want) {
+			t.Errorf("to %d: %v, not %v", x.to-begin, got, x.want)
 		}
 	}
 }

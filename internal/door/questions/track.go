@@ -13,14 +13,14 @@ type Track struct {
 	whole string // expression; its least and most in each interval are drawn too
 	limit string // expression, "" for none
 	Parts []Part // of what is drawn, from the bottom
+	apart bool   // parts are read at different moments: of each the last that was taken counts, not one moment's all
 }
 
 // Part is a class of memory: its name, and the expression.
 type Part struct{ Name, expr string }
 
-var residentParts = []Part{{"heap_in_use", HeapInUse}, {"heap_free", HeapFree},
-	{"anonymous", Anonymous},
-	{"shared", "shmem"}, {"file", "file"}}
+var residentParts = []Part{{"heap_in_use", HeapInUse}, {"heap_free", HeapFree}, {"anonymous", Divided},
+	{"undivided", Undivided}, {"shared", "shmem"}, {"file", "file"}}
 
 // TrackOf is the memory of a kind: job, host, process, device, allocator, floors; pid, device and path tell which.
 func TrackOf(kind string, pid, dev int64, path string) (Track, error) {
@@ -39,9 +39,10 @@ func TrackOf(kind string, pid, dev int64, path string) (Track, error) {
 			limit: "total_bytes", Parts: []Part{{"used", "used_bytes"}}}, nil
 	case "allocator":
 		return Track{from: fmt.Sprintf("python.step_devices WHERE pid = %d AND device = %s", pid, Quoted(path)),
-			whole: "max_reserved", Parts: []Part{{"allocated", "allocated"}, {"cached", "reserved - allocated"}}}, nil
+			apart: true, whole: "max_reserved",
+			Parts: []Part{{"allocated", "allocated"}, {"cached", "reserved - allocated"}}}, nil
 	case "floors":
-		return Track{from: fmt.Sprintf("python.steps WHERE pid = %d", pid), whole: "heap_in_use",
+		return Track{from: fmt.Sprintf("python.steps WHERE pid = %d", pid), apart: true, whole: "heap_in_use",
 			Parts: []Part{{"step", "step"}, {"heap_in_use", "heap_in_use"}, {"anon", "anon"}}}, nil
 	}
 	return Track{}, fmt.Errorf("there is no series %q", kind)
@@ -73,16 +74,26 @@ func (t Track) In(i Interval) Of[Reading] {
 	if limit == "" {
 		limit = "NULL::BIGINT"
 	}
-	fmt.Fprintf(&b, ", arg_max(%s, ts)::DOUBLE AS \"limit\", [", limit)
-	for n, p := range t.Parts {
-		if n > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "arg_max(%s, ts)::DOUBLE", p.expr)
-	}
-	fmt.Fprintf(&b, `] AS parts FROM %s AND ts >= make_timestamp(%d) AND ts <= make_timestamp(%d)
+	fmt.Fprintf(&b, ", arg_max(%s, ts)::DOUBLE AS \"limit\", %s", limit, t.parts())
+	fmt.Fprintf(&b, ` AS parts FROM %s AND ts >= make_timestamp(%d) AND ts <= make_timestamp(%d)
 		GROUP BY epoch_us(ts) // %d ORDER BY 1`, t.from, i.From-i.From%i.Width, i.To, i.Width)
 	return Of[Reading](b.String())
+}
+
+// parts is the list of their values at a stretch's last moment.
+func (t Track) parts() string {
+	list := make([]string, len(t.Parts))
+	for n, p := range t.Parts {
+		list[n] = "(" + p.expr + ")::DOUBLE"
+		if t.apart {
+			list[n] = "arg_max(" + list[n] + ", ts)"
+		}
+	}
+	all := "[" + strings.Join(list, ", ") + "]"
+	if t.apart {
+		return all
+	}
+	return "arg_max(" + all + ", ts)"
 }
 
 // Reading is a track in one stretch, at its last moment.
@@ -98,14 +109,18 @@ func (t Track) Covers() Of[Covered] {
 		FROM ` + t.from)
 }
 
-// And is a stretch together with the next: the least and the most of both, else the later.
-func (r Reading) And(next Reading) Reading {
+// Join is a stretch together with the next: the least and the most of both, else the later.
+func (t Track) Join(r, next Reading) Reading {
 	out := Reading{T: next.T, Lo: r.Lo, Hi: r.Hi, Limit: cmp.Or(next.Limit, r.Limit), Parts: slices.Clone(r.Parts)}
 	if r.Lo == nil || next.Lo != nil && *next.Lo < *r.Lo {
 		out.Lo = next.Lo
 	}
 	if r.Hi == nil || next.Hi != nil && *next.Hi > *r.Hi {
 		out.Hi = next.Hi
+	}
+	if !t.apart {
+		out.Parts = slices.Clone(next.Parts)
+		return out
 	}
 	for k, p := range next.Parts {
 		if p != nil && k < len(out.Parts) {

@@ -94,7 +94,7 @@ func listed(of func(d *driver) *list, one string) []pressed {
 	return []pressed{
 		{"↑ ↓ j k", func(d *driver) {
 			l := of(d)
-			d.at(l, 0)
+			d.keys("<pgup>").at(l, 0) // a session's list begins at the process that leaks
 			d.keys("<down>").at(l, 1)
 			d.keys("<up>").at(l, 0)
 			d.keys("j").at(l, 1)

@@ -26,6 +26,7 @@ type item struct {
 // list shows items and points at one. It keeps pointing at it when the order changes.
 type list struct {
 	chosen    string // key
+	picked    bool   // somebody has chosen it
 	at        int
 	offset    int
 	sort      int // which of the screen's orders
@@ -157,7 +158,7 @@ func (l *list) move(n int) {
 		return
 	}
 	l.at = max(0, min(len(l.shown)-1, l.at+n))
-	l.chosen = l.shown[l.at]
+	l.chosen, l.picked = l.shown[l.at], true
 }
 
 // key answers the keys that every list has; done says that it was one.
@@ -206,7 +207,7 @@ func (l *list) click(line int) (hit, again bool) {
 	}
 	again = l.at == l.offset+i
 	l.at = l.offset + i
-	l.chosen = l.shown[l.at]
+	l.chosen, l.picked = l.shown[l.at], true
 	return true, again
 }
 

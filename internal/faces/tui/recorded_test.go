@@ -222,7 +222,8 @@ func (d *driver) keys(names ...string) *driver {
 	special := map[string]tea.KeyPressMsg{"<enter>": {Code: tea.KeyEnter}, "<esc>": {Code: tea.KeyEscape},
 		"<tab>": {Code: tea.KeyTab}, "<left>": {Code: tea.KeyLeft}, "<right>": {Code: tea.KeyRight},
 		"<up>": {Code: tea.KeyUp}, "<down>": {Code: tea.KeyDown}, "<home>": {Code: tea.KeyHome},
-		"<end>": {Code: tea.KeyEnd}, "<space>": {Code: tea.KeySpace, Text: " "}, "<pgdown>": {Code: tea.KeyPgDown}}
+		"<end>": {Code: tea.KeyEnd}, "<space>": {Code: tea.KeySpace, Text: " "}, "<pgdown>": {Code: tea.KeyPgDown},
+		"<pgup>": {Code: tea.KeyPgUp}}
 	for _, name := range names {
 		if k, ok := special[name]; ok {
 			d.send(k)

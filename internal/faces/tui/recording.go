@@ -300,8 +300,16 @@ func (r *recording) stepAt(t int64) (step, duration int64) {
 	return step, duration
 }
 
-// trainer is the process that has made the most steps until a time; nil where none has.
-func (r *recording) trainer(t int64) (best *process) {
+// foremost is the process to look at: that whose memory leaks, by the newest judgement at a time, else the one that has
+// made the most steps until then; nil where none has.
+func (r *recording) foremost(t int64) (best *process) {
+	if j := r.verdictAt(t); j != nil {
+		for _, f := range j.findings {
+			if p := r.procs[int(f.PID)]; p != nil && f.Verdict == "leak" && p.steps.upTo(t) > 0 {
+				return p
+			}
+		}
+	}
 	most := int64(0)
 	for _, p := range r.procs {
 		i := p.steps.upTo(t) - 1

@@ -174,7 +174,7 @@ func (x *sessionScreen) settle(end api.End) {
 // begin points at the process that was named, and starts a replay that was wanted.
 func (x *sessionScreen) begin(m *model) {
 	if x.first != 0 {
-		x.procs.chosen = strconv.Itoa(x.first)
+		x.procs.chosen, x.procs.picked = strconv.Itoa(x.first), true
 	}
 	if x.replay && x.rec.last > 0 {
 		x.time.play(x.rec, m.o.now())
@@ -286,12 +286,12 @@ func (x *sessionScreen) enter(m *model) tea.Cmd {
 	return m.enter(newProcess(x, pid))
 }
 
-// chosen is the process that the list points at, else the trainer.
+// chosen is the process that the list points at, else the foremost.
 func (x *sessionScreen) chosen() *process {
 	if pid, err := strconv.Atoi(x.procs.chosen); err == nil && x.rec.procs[pid] != nil {
 		return x.rec.procs[pid]
 	}
-	return x.rec.trainer(x.time.at(x.rec))
+	return x.rec.foremost(x.time.at(x.rec))
 }
 
 // askHolders asks for the censuses of the moment that is shown, unless it has them.

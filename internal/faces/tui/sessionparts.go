@@ -57,7 +57,7 @@ func (x *sessionScreen) deviceSeries(procs []*process, n int) []series {
 func (x *sessionScreen) floorsPart(wide, high int) []string {
 	p := x.chosen()
 	if p != nil && len(p.steps.at) == 0 {
-		p = x.rec.trainer(x.time.at(x.rec))
+		p = x.rec.foremost(x.time.at(x.rec))
 	}
 	if p == nil || high < 2 {
 		return pad([]string{rule("floor after each step", wide), paint(faint, " no steps yet")}, high)
@@ -233,6 +233,9 @@ func (x *sessionScreen) tree(wide, high, line int) []string {
 	var items []item
 	for _, n := range nested(alive) {
 		items = append(items, x.treeItem(n, at, sum))
+	}
+	if p := x.rec.foremost(at); p != nil && !x.procs.picked {
+		x.procs.chosen = strconv.Itoa(p.pid)
 	}
 	lines := []string{rule(heading, wide)}
 	if len(items) == 0 {

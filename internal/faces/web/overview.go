@@ -89,7 +89,7 @@ func (v *overview) coarse(ctx context.Context, s api.Session, t questions.Track,
 	for end < len(v.rows) && v.rows[end].T-v.rows[end].T%v.width <= i.To {
 		end++
 	}
-	return joined(v.rows[begin:end], i.Width), true, nil
+	return joined(t, v.rows[begin:end], i.Width), true, nil
 }
 
 // measure chooses the intervals' length: a power of two as a page's.
@@ -125,7 +125,7 @@ func (v *overview) extend(ctx context.Context, s api.Session, t questions.Track,
 	v.rows = append(v.rows[:v.since(from)], rows...)
 	for len(v.rows) > 2*overviewIntervals {
 		v.width *= 2
-		v.rows = joined(v.rows, v.width)
+		v.rows = joined(t, v.rows, v.width)
 	}
 	return nil
 }
@@ -139,11 +139,11 @@ func (v *overview) since(moment int64) int {
 }
 
 // joined makes intervals of a multiple's length.
-func joined(rows []questions.Reading, width int64) (list []questions.Reading) {
+func joined(t questions.Track, rows []questions.Reading, width int64) (list []questions.Reading) {
 	for _, r := range rows {
 		n := len(list)
 		if n > 0 && list[n-1].T/width == r.T/width {
-			list[n-1] = list[n-1].And(r)
+			list[n-1] = t.Join(list[n-1], r)
 			continue
 		}
 		list = append(list, r)

@@ -51,9 +51,13 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 			if random.IntN(5000) == 0 {
 				now += 30e6 // nothing was read for a while
 			}
-			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7,
+			m := model.ProcessMemory{Time: now, PID: 7,
 				RSS: random.Int64N(1 << 34), Anon: random.Int64N(1 << 33), File: random.Int64N(1 << 30),
-				HeapInUse: random.Int64N(1 << 32), HeapHeld: 1 << 32})
+				HeapInUse: random.Int64N(1 << 32), HeapHeld: 1 << 32}
+			if random.IntN(3) == 0 { // no agent has told of the heap yet
+				m.HeapInUse, m.HeapHeld = model.Null, model.Null
+			}
+			b.Samples.Memory = append(b.Samples.Memory, m)
 		}
 		if err := db.Append(t.Context(), b); err != nil {
 			t.Fatal(err)

@@ -141,23 +141,18 @@ func readSized(r io.Reader, known int64) (c content, err error) {
 	defer closeSrc()
 	in := bufio.NewReaderSize(src, maxLine)
 	head, err := in.Peek(maxLine)
-	switch {
-	case len(head) > 0:
-	case err != nil && err != io.EOF:
+	if len(head) == 0 && err != nil && err != io.EOF {
 		return c, fmt.Errorf("read: %w", err)
-	default:
-		return c, atByte(0, "file is empty")
 	}
-	if head[0] == 0x80 {
+	if err := begins(head); err != nil {
+		return c, err
+	}
+	if head[0] == pickled {
 		c.format, c.limit = TorchPickle, budgetFor(known)
 		c.columns, err = readTorch(in, c.limit)
 		return c, err
 	}
 	format, read := recognise(head)
-	if read == nil {
-		return c, atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q",
-			head[:min(len(head), 20)])
-	}
 	c.format = format
 	data, err := readAll(&bounded{Reader: in, packed: packed}, known)
 	if err != nil {
@@ -201,6 +196,42 @@ func readTorch(r io.Reader, limit *budget) (*Columns, error) {
 	}
 	return c, nil
 }
+
+// Recognise refuses a file that does not begin as one of those that can be read, before anybody waits for it.
+func Recognise(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	src, closeSrc, err := unpack(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer closeSrc()
+	head, err := bufio.NewReaderSize(src, maxLine).Peek(maxLine)
+	if len(head) == 0 && err != nil && err != io.EOF {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := begins(head); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func begins(head []byte) error {
+	if len(head) == 0 {
+		return atByte(0, "file is empty")
+	}
+	if _, read := recognise(head); read == nil && head[0] != pickled {
+		return atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q",
+			head[:min(len(head), 20)])
+	}
+	return nil
+}
+
+// pickled is the first byte of a pickle, of protocol 2 and later.
+const pickled = 0x80
 
 // recognise tells a format by how it begins.
 func recognise(data []byte) (Format, func([]byte, *budget) (*Snapshot, error)) {

@@ -118,7 +118,7 @@ func (a *App) takeEndpoint(root *cobra.Command, args []string) ([]string, error)
 	}
 	words, rest := args[:n], args[n:]
 	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") && !IsCommand(root, rest[0]) {
-		return nil, Usage(noCommand(words, rest))
+		return nil, Usage(noCommand(root, words, rest))
 	}
 	a.Say(words...)
 	root.PersistentFlags().Lookup("target").Changed = true
@@ -129,7 +129,7 @@ func (a *App) takeEndpoint(root *cobra.Command, args []string) ([]string, error)
 var ErrNoCommand = errors.New("is not a command")
 
 // noCommand says what is missing, or what is taken for a command and is none.
-func noCommand(words, rest []string) error {
+func noCommand(root *cobra.Command, words, rest []string) error {
 	wrong := words[0]
 	if e, err := source.Parse(wrong); err != nil || e.Name == "" {
 		if len(rest) == 0 {
@@ -137,7 +137,10 @@ func noCommand(words, rest []string) error {
 		}
 		wrong = rest[0]
 	}
-	return remedy.Add(fmt.Errorf("%q %w", wrong, ErrNoCommand),
+	if len(rest) > 0 && meant(root, wrong) == "" && meant(root, rest[0]) != "" { // as in `memgauge mysession lek`
+		wrong = rest[0]
+	}
+	return remedy.Add(fmt.Errorf("%q %w", wrong, ErrNoCommand), meant(root, wrong)+
 		"memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session")
 }
 

@@ -19,7 +19,7 @@ import (
 func wrongFlag(c *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
-		return remedy.Add(err, c.CommandPath()+" --help lists its flags")
+		return remedy.Add(err, meantFlag(c, missing.GetSpecifiedName())+c.CommandPath()+" --help lists its flags")
 	}
 	var value *pflag.InvalidValueError
 	var number *strconv.NumError
@@ -84,8 +84,38 @@ func leadOn(c *cobra.Command) {
 		if len(args) == 0 {
 			return nil
 		}
-		return remedy.Add(fmt.Errorf("no command %q", args[0]), listsCommands(c))
+		return remedy.Add(fmt.Errorf("no command %q", args[0]), meant(c, args[0])+listsCommands(c))
 	}
+}
+
+// meant asks whether a command of c with a similar name was meant; "" where there is none.
+func meant(c *cobra.Command, typed string) string {
+	c.SuggestionsMinimumDistance = 2
+	if len(typed) < 5 { // most short names are two letters apart
+		c.SuggestionsMinimumDistance = 1
+	}
+	return didYouMean(c.SuggestionsFor(typed), "")
+}
+
+// meantFlag does so for a flag of c, by cobra's own measure of likeness, which it has for commands alone.
+func meantFlag(c *cobra.Command, typed string) string {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	if len(typed) < 5 {
+		names.SuggestionsMinimumDistance = 1
+	}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	return didYouMean(names.SuggestionsFor(typed), "--")
+}
+
+func didYouMean(names []string, before string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "did you mean " + before + strings.Join(names[:min(len(names), 3)], " or "+before) + "? "
 }
 
 func leads(c *cobra.Command) bool {

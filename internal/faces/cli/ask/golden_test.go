@@ -47,6 +47,7 @@ func TestGolden(t *testing.T) {
 			"resnet query --since 2h 'SELECT 1'",
 			"resnet query --timeout soon 'SELECT 1'", "resnet query -o none/x.csv 'SELECT 1'",
 			"resnet query -o x.parquet -f csv 'SELECT 1'", "resnet query ''", "qurey 'SELECT 1'",
+			"resnet qery 'SELECT 1'",
 			"query --session nowhere 'SELECT 1'", "987654321 query 'SELECT 1'", "query 'SELECT 1'"}},
 		{Name: "tables", Lines: []string{"resnet tables", "done tables steps memgauge.events",
 			"done tables events --json",

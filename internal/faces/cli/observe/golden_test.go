@@ -16,6 +16,7 @@ func TestGolden(t *testing.T) {
 			"run --guard none.yaml -- true", "run --native=maybe -- true", "run --native=0 -- true",
 			"run --native= -- true", "run --name 4711 -- true",
 			"run --session full -- true", "run -- none/program", "run --dry-run -- true", "run --allow eval -- true",
+			"run --job llama -- true", "run --node n1 -- true",
 			"4711 run -- true", "-t trainer run -- true"}},
 		{Name: "attach-wrong", Real: true, Lines: []string{"attach", "attach trainer", "attach 5000001", "attach 1 2",
 			"attach --timeout never 5000001", "attach --native 5000001", "attach 5000001 --json"}},

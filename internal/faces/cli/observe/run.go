@@ -148,11 +148,7 @@ func (a *commands) runOnce(ctx context.Context, o observe.RunOptions, join *node
 // joins checks what was said about a hub; nil where nothing was.
 func (a *commands) joins(hub node.Settings) (*node.Options, error) {
 	if hub.Join == "" {
-		if len(hub.Allow) > 0 {
-			return nil, app.Usage(remedy.Add(errors.New("run: --allow says what a hub may do, and there is no hub"),
-				"--hub names it"))
-		}
-		return nil, nil
+		return nil, withoutHub(hub)
 	}
 	home, err := ask.Home()
 	if err != nil {
@@ -164,6 +160,24 @@ func (a *commands) joins(hub node.Settings) (*node.Options, error) {
 		return nil, app.Usage(fmt.Errorf("run: %w", err))
 	}
 	return &o, nil
+}
+
+// withoutHub refuses what is said about a hub where there is none: who names a job believes that it is in one.
+func withoutHub(hub node.Settings) error {
+	for _, x := range []struct {
+		given      bool
+		flag, does string
+	}{
+		{len(hub.Allow) > 0, "--allow", "says what a hub may do"},
+		{hub.Job != "", "--job", "names the job to a hub"},
+		{hub.Name != "", "--node", "names the node to a hub"},
+	} {
+		if x.given {
+			return app.Usage(remedy.Add(fmt.Errorf("run: %s %s, and there is no hub", x.flag, x.does),
+				"--hub names it; --name names the session"))
+		}
+	}
+	return nil
 }
 
 // attend answers the hub for the session until leave. The command never notices: what goes wrong stands in node.log.

@@ -23,6 +23,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/web"
+	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
 
 type webOptions struct {
@@ -74,6 +75,9 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 			return fmt.Errorf("web: --snapshot: %w", err)
 		} else if !info.Mode().IsRegular() {
 			return app.Usage(fmt.Errorf("web: --snapshot: %s is not a file", path))
+		}
+		if err := snapshot.Recognise(path); err != nil {
+			return fmt.Errorf("web: --snapshot: %w", err)
 		}
 	}
 	opts.Snapshots = o.snapshots
