@@ -21,10 +21,15 @@ func (f Finding) Told() model.Finding { return detect.Read(f.Finding) }
 // Findings are those of the judgements after a number. A column has the name of the JSON's member, but for a few older
 // ones.
 func Findings(after int64) Of[Finding] {
-	return Of[Finding](fmt.Sprintf(`SELECT *, epoch_us(ts) AS t, grown AS growth_bytes, limit_name AS "limit",
-	seconds_to_limit AS time_to_limit_seconds, seconds_low AS time_to_limit_low, seconds_high AS time_to_limit_high
-	FROM memgauge.findings WHERE judgement > %d ORDER BY judgement LIMIT 4000`, after))
+	return Of[Finding](fmt.Sprintf(findings+"WHERE judgement > %d ORDER BY judgement LIMIT 4000", after))
 }
+
+// LastFindings are those of the newest judgement.
+const LastFindings Of[Finding] = findings + "WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)"
+
+const findings = `SELECT *, epoch_us(ts) AS t, grown AS growth_bytes, limit_name AS "limit",
+	seconds_to_limit AS time_to_limit_seconds, seconds_low AS time_to_limit_low, seconds_high AS time_to_limit_high
+	FROM memgauge.findings `
 
 // StepBytes is what a memory was at a step.
 type StepBytes struct{ Step, Bytes float64 }

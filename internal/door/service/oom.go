@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/door/questions"
+	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -33,6 +38,35 @@ func (s *Service) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, e
 	}
 	if !end.Live {
 		w.Over(end.KilledForMemory())
+	} else if err := s.foretell(ctx, w); err != nil {
+		return nil, fmt.Errorf("oom: %w", err)
 	}
 	return w.Report(monitor.What{Tool: "oom", Session: s.S.Meta.Name, Ended: end.Text, Now: time.Now()}), nil
+}
+
+// foretell tells the watch what the newest judgement says of the end of each memory.
+func (s *Service) foretell(ctx context.Context, w *monitor.Watch) error {
+	last, err := api.Ask(ctx, s, questions.LastFindings)
+	for _, f := range last {
+		told := f.Told()
+		if told.Verdict != string(detect.Leak) || math.IsNaN(float64(told.Seconds)) || told.Seconds <= 0 {
+			continue
+		}
+		device := monitor.Host
+		if id, ok := strings.CutPrefix(string(told.Device), "cuda:"); ok {
+			device = id
+		}
+		w.Foretell(monitor.Foretold{Device: device, Seconds: float64(told.Seconds), Low: known(told.Soonest, 0),
+			High: known(told.Latest, math.Inf(1)), From: time.UnixMicro(f.Micros),
+			Text: told.Name + " leaks (memgauge leak tells more)", Advice: told.Advice.List()})
+	}
+	return err
+}
+
+// known is a time, or another where it is not known.
+func known(s model.Seconds, other float64) float64 {
+	if math.IsNaN(float64(s)) {
+		return other
+	}
+	return float64(s)
 }
