@@ -2,6 +2,7 @@ package bus
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -58,7 +59,7 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 		if came[sender(one)] <= most || one.AuthorizedUser == hubUser {
 			continue
 		}
-		if one.AuthorizedUser != askUser {
+		if !asks(one) {
 			s.shutOut(one.AuthorizedUser, now.Add(floodFor))
 		}
 		if n := s.refuse(whyFlood); Seldom(n) {
@@ -69,9 +70,12 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 	s.shed(all.Conns)
 }
 
-// sender is a node's key, or the connection's number of one who asks: those have one name.
+// asks says whether it is a connection of who asks.
+func asks(c *server.ConnInfo) bool { return strings.HasPrefix(c.AuthorizedUser, askUser) }
+
+// sender is a node's key, or the connection's number of one who asks: those have one token.
 func sender(c *server.ConnInfo) string {
-	if c.AuthorizedUser == askUser {
+	if asks(c) {
 		return strconv.FormatUint(c.Cid, 10)
 	}
 	return c.AuthorizedUser
