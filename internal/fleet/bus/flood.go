@@ -36,6 +36,11 @@ func (s *Server) watch() {
 			s.stopFloods(&r, now)
 		case now := <-often.C:
 			s.shed(s.asking(now))
+			if s.crowded() {
+				if all, err := s.connections(); err == nil {
+					s.endStrangers(all)
+				}
+			}
 		case <-s.over:
 			return
 		}
@@ -44,18 +49,19 @@ func (s *Server) watch() {
 
 // stopFloods ends the connections of who has sent too much since the last look. A node is not let in for a while then.
 func (s *Server) stopFloods(r *rates, now time.Time) {
-	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	conns, err := s.connections()
 	if err != nil {
 		return
 	}
+	s.endStrangers(conns)
 	most := int64(maxRate * max(1, now.Sub(r.at).Seconds()))
 	sent, came := map[uint64]int64{}, map[string]int64{}
-	for _, one := range all.Conns {
+	for _, one := range conns {
 		sent[one.Cid] = one.InMsgs
 		came[sender(one)] += one.InMsgs - r.sent[one.Cid]
 	}
 	r.at, r.sent = now, sent
-	for _, one := range all.Conns {
+	for _, one := range conns {
 		if came[sender(one)] <= most || one.AuthorizedUser == hubUser {
 			continue
 		}
@@ -67,7 +73,16 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 		}
 		_ = s.ns.DisconnectClientByID(one.Cid) // or it has gone by itself
 	}
-	s.shed(all.Conns)
+	s.shed(conns)
+}
+
+// connections are all that are open.
+func (s *Server) connections() ([]*server.ConnInfo, error) {
+	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	if err != nil {
+		return nil, err
+	}
+	return all.Conns, nil
 }
 
 // asks says whether it is a connection of who asks.

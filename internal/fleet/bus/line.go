@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
@@ -110,11 +108,11 @@ func (s *Server) admits(key string) bool {
 		return true
 	}
 	s.keys = map[string]int{}
-	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	all, err := s.connections()
 	if err != nil {
 		return false
 	}
-	for _, one := range all.Conns {
+	for _, one := range all {
 		s.keys[one.AuthorizedUser]++ // the key of a node; this one has told its own
 	}
 	return s.keys[key] <= perKey

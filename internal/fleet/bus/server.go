@@ -50,7 +50,8 @@ type Server struct {
 	ns       *server.Server
 	internal string // password of the hub's own connection
 	js       *server.JetStreamConfig
-	stuck    atomic.Bool // the stream could not write
+	stuck    atomic.Bool  // the stream could not write
+	letIn    atomic.Int64 // connections of those who are known, at the last look
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
@@ -220,18 +221,19 @@ func (s *Server) refuse(why string) int64 {
 
 // Reasons for which a connection or a message is refused.
 const (
-	whyToken   = "wrong token"
-	whyName    = "no name of a node"
-	whyPlace   = "no place of who asks"
-	whyKey     = "wrong signature"
-	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
-	whyLarge   = "message too large, or of no size"
-	whySubject = "message that it may not send or hear"
-	whySilent  = "message before a token"
-	whyFlood   = "too many messages a second"
-	whyMany    = "too many connections of nodes, or of this one"
-	whyAskers  = "too many connections of people"
-	whyUnread  = "too many bytes that it does not read"
+	whyToken    = "wrong token"
+	whyName     = "no name of a node"
+	whyPlace    = "no place of who asks"
+	whyKey      = "wrong signature"
+	whyTLS      = "no TLS 1.3, or another hub's certificate wanted"
+	whyLarge    = "message too large, or of no size"
+	whySubject  = "message that it may not send or hear"
+	whySilent   = "message before a token"
+	whyFlood    = "too many messages a second"
+	whyMany     = "too many connections of nodes, or of this one"
+	whyAskers   = "too many connections of people"
+	whyStranger = "too many connections without a token"
+	whyUnread   = "too many bytes that it does not read"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
