@@ -68,12 +68,18 @@ def library_paths():
 
 
 def library():
-    """Returns the loaded library. If it is not found, the OSError names the paths that were searched."""
+    """Returns the loaded library. If it is not found, or another user may have put it where it is, the OSError names
+    the paths."""
     global _library
     with _lock:
         if _library is None:
             paths, named = library_paths(), os.environ.get("MEMGAUGE_ALLOC_LIBRARY")
-            path = next((p for p in paths if os.path.exists(p) and (named or not feed.planted(p))), None)
+            there = [p for p in paths if os.path.exists(p)]
+            path = next((p for p in there if named or not feed.planted(p)), None)
+            if path is None and there:
+                raise OSError("memgauge: %s is not loaded from %s: another user may have put it there; move it to a "
+                              "directory that only you can write, or name it in MEMGAUGE_ALLOC_LIBRARY if you know "
+                              "whose it is" % (LIBRARY, ", ".join(there)))
             if path is None:
                 raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside "
                               "the memgauge command" % (LIBRARY, ", ".join(paths)))

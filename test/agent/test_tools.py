@@ -336,7 +336,7 @@ class Strangers(Case):
                     mock.patch.dict(os.environ, MEMGAUGE_ALLOC_LIBRARY=""), \
                     mock.patch.object(allocator, "library_paths", return_value=[path]), \
                     mock.patch.object(allocator.ctypes, "CDLL", side_effect=AssertionError("it was loaded")):
-                with self.assertRaisesRegex(OSError, "not found"):
+                with self.assertRaisesRegex(OSError, "not loaded from %s: another user" % path):
                     allocator.library()
 
 

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,20 @@ import (
 
 	"github.com/memgauge/memgauge/test/env"
 )
+
+// started is when a process started, in the kernel's ticks; "" for one that has ended.
+func started(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if fields[0] == "Z" {
+		return ""
+	}
+	return fields[19]
+}
 
 // TestSlurmProlog: the prolog starts a node as the job's owner with the job's name, and the epilog ends it. Neither
 // fails where memgauge is not set up: Slurm would drain the machine.
@@ -31,7 +47,7 @@ func TestSlurmProlog(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	stand := "#!/bin/sh\necho \"$(id -u) $HOME $*\" >" + dir + "/said.new && mv " + dir + "/said.new " + dir +
+	stand := "#!/bin/sh\necho \"$(id -u) $HOME$SECRET $*\" >" + dir + "/said.new && mv " + dir + "/said.new " + dir +
 		"/said\nexec sleep 600\n"
 	if err := os.WriteFile(filepath.Join(dir, "memgauge"), []byte(stand), 0o755); err != nil {
 		t.Fatal(err)
@@ -47,23 +63,47 @@ func TestSlurmProlog(t *testing.T) {
 	}
 	run("prolog.sh", "SLURM_JOB_ID=1") // without a hub
 	run("epilog.sh", "SLURM_JOB_ID=1")
-	job := []string{"MEMGAUGE_HUB=hub:4222", "SLURM_JOB_ID=991", "SLURM_JOB_UID=65534", "SLURM_JOB_NAME=llama"}
+	job := []string{"MEMGAUGE_HUB=hub:4222", "SLURM_JOB_ID=991", "SLURM_JOB_UID=65534", "SLURM_JOB_NAME=llama",
+		"SECRET=of-root"}
 	run("prolog.sh", job...)
 	pidFile := filepath.Join(dir, "run", "991.pid")
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	noted := strings.Fields(string(text)) // its pid, when it started, and whose it is
+	if len(noted) != 3 || noted[2] != "65534" {
+		t.Fatalf("%q", text)
+	}
+	pid, err := strconv.Atoi(noted[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	until(t, "the node to start", func() bool { return exists(filepath.Join(dir, "said")) })
 	said, _ := os.ReadFile(filepath.Join(dir, "said"))
-	if got := strings.Fields(string(said)); len(got) < 3 || got[0] != "65534" ||
+	if got := strings.Fields(string(said)); len(got) < 3 || got[0] != "65534" || strings.Contains(got[1], "root") ||
 		strings.Join(got[2:], " ") != "node --join hub:4222 --token-file /etc/memgauge/join.token --job llama-991" {
 		t.Errorf("%s", said)
+	}
+	bystander := exec.Command("sleep", "600") // root's
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
+	since := started(t, bystander.Process.Pid)
+	for _, forged := range []string{
+		fmt.Sprint(bystander.Process.Pid, " ", since, " 65534"), // another user's process
+		fmt.Sprint(pid, " 1 65534"),                             // one that has the number later
+	} {
+		other := filepath.Join(dir, "run", "992.pid")
+		if err := os.WriteFile(other, []byte(forged+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("epilog.sh", "SLURM_JOB_ID=992", "SLURM_JOB_UID=65534")
+		if exists(other) || started(t, pid) != noted[1] || started(t, bystander.Process.Pid) != since {
+			t.Errorf("%s: a process that was not meant was ended", forged)
+		}
 	}
 	run("epilog.sh", job...)
 	until(t, "the node to end", func() bool { // one that nobody has waited for has no command line any more

@@ -68,8 +68,10 @@ func (g *guarded) Accept() (net.Conn, error) {
 
 func (g *guarded) Close() error {
 	g.once.Do(func() {
-		_ = g.dir.Remove(g.name)
-		g.dir.Close()
+		if g.dir != nil { // one that was handed over has no path: who made it removes it
+			_ = g.dir.Remove(g.name)
+			g.dir.Close()
+		}
 	})
 	return g.Listener.Close()
 }

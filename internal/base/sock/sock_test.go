@@ -98,3 +98,26 @@ func TestRootRefusesAnothersSocket(t *testing.T) {
 	}
 	c.Close()
 }
+
+// TestHandedOverIsClosed: a listener that was handed over closes without the path, which belongs to who made it.
+func TestHandedOverIsClosed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	f, err := Hand(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Dup(int(f.Fd())) // Inherit closes it
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Inherit(uintptr(fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}

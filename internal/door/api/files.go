@@ -32,6 +32,12 @@ func (a About) SourceElsewhere() error {
 		fmt.Sprintf("there: memgauge %s web", a.Name))
 }
 
+// SourceOfCopy is the error for a file of a copied session's program: any file of this machine may have its name.
+func (a About) SourceOfCopy() error {
+	return remedy.Add(fmt.Errorf("source: %s is a copy of a session: %w", a.Dir, ErrElsewhere),
+		"the session itself shows it, where it was recorded")
+}
+
 // SnapshotFile fails: a client sees no disk but its own.
 func (c *Client) SnapshotFile(ctx context.Context) (string, error) {
 	about, err := c.About(ctx)

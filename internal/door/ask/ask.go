@@ -162,6 +162,9 @@ func (b *begun) anew() bool {
 // given anew.
 func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	out := &begun{Writer: w}
+	if q.Note != nil {
+		ctx = context.WithValue(ctx, noted{}, true)
+	}
 	return o.through(ctx, out.anew, func(db database) error { return db.Query(ctx, q, out) })
 }
 
@@ -222,6 +225,9 @@ func (o *opened) Close() error {
 	return err
 }
 
+// noted is the key of a context whose answer has the note itself.
+type noted struct{}
+
 // opening opens a database for reading; note is what the user must know about every answer.
 type opening func(ctx context.Context, s *session.Session, note string) (database, error)
 
@@ -244,6 +250,9 @@ func finished(ctx context.Context, s *session.Session, open opening) (database, 
 				return nil, failed
 			}
 			note = "what was left in the rings could not be stored (" + service.Why(failed) + ")"
+			if ctx.Value(noted{}) == nil {
+				tell(ctx, note+inDatabase)
+			}
 		}
 	}
 	b, err := open(ctx, s, note)

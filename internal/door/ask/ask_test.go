@@ -387,3 +387,27 @@ func TestRetry(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadableEndIsTold: an end that can't be read is told whatever is asked of the session, and once.
+func TestUnreadableEndIsTold(t *testing.T) {
+	s := orphan(t, 3)
+	end := filepath.Join(s.Dir, "end.json")
+	if err := os.WriteFile(end, []byte(strings.Repeat(" ", 2<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, ask := range map[string]func(context.Context, api.Session) error{
+		"leak":  func(ctx context.Context, a api.Session) error { _, err := a.Leak(ctx, api.LeakRequest{}); return err },
+		"where": func(ctx context.Context, a api.Session) error { _, err := a.Where(ctx); return err },
+	} {
+		var said []string
+		ctx := Telling(t.Context(), func(line string) { said = append(said, line) })
+		a := Target{s: s, PID: 0, Rank: -1}.Open()
+		err := ask(ctx, a)
+		if err = errors.Join(err, a.Close()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if len(said) != 1 || !strings.Contains(said[0], end+": more than 1048576 bytes") {
+			t.Errorf("%s said %q", what, said)
+		}
+	}
+}

@@ -37,6 +37,9 @@ func List(ctx context.Context, all bool) (list []api.Listed, left []error, err e
 	return append(list, finished...), left, ctx.Err()
 }
 
+// Elsewhere says why the place for sessions that the user named is not searched; "" if it is.
+func Elsewhere() string { return session.HomeNote() }
+
 func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
 	sum := api.Listed{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
 		Started: s.Meta.Started, Rows: -1, Live: live}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -31,5 +32,29 @@ func TestFilesOfASession(t *testing.T) {
 	s.Meta.Host = "elsewhere"
 	if path, err := j.SourceFile(t.Context(), "train.py"); !errors.Is(err, api.ErrElsewhere) {
 		t.Errorf("%q, %v", path, err)
+	}
+}
+
+// TestSourceOfACopy: a copied session may name any file of this machine as its program's, so none is read for it.
+func TestSourceOfACopy(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	s, err := session.Create(session.Options{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := (Job{S: s}).SourceFile(t.Context(), "/x/train.py"); err != nil || got != "/x/train.py" {
+		t.Errorf("in its place: %s, %v", got, err)
+	}
+	dir := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(dir, os.DirFS(s.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Job{S: copied}.SourceFile(t.Context(), "/x/train.py")
+	if !errors.Is(err, api.ErrElsewhere) || got != "" || remedy.Of(err) == "" {
+		t.Errorf("of a copy: %s, %v", got, err)
 	}
 }

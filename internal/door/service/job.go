@@ -42,10 +42,13 @@ func (j Job) SnapshotFile(context.Context) (string, error) {
 }
 
 // SourceFile is a file of the program, if that ran on a host of this name: on another one, or in a container, another
-// file may have its path.
+// file may have its path. A copied session may come from anywhere, and name any file of this machine.
 func (j Job) SourceFile(_ context.Context, name string) (string, error) {
 	if host, _ := os.Hostname(); host != j.S.Meta.Host {
 		return "", AboutOf(j.S).SourceElsewhere()
+	}
+	if !j.S.InPlace() {
+		return "", AboutOf(j.S).SourceOfCopy()
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(j.S.Meta.Cwd, name)

@@ -143,3 +143,30 @@ func TestTooLargeAnUpload(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 }
+
+// TestSourceOfSnapshots: a snapshot names files by their paths, and from elsewhere it may name any of this machine's.
+// Lines are shown only where the user says that it was recorded here, and never of what was dropped onto the page.
+func TestSourceOfSnapshots(t *testing.T) {
+	for _, here := range []bool{false, true} {
+		path := filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle")
+		origin, client := serveWith(t, web.Options{Sessions: session(), Snapshots: []string{path}, Source: here})
+		enter(t, client, origin)
+		read(t, client, origin, "1")
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, text, _ := call{method: "POST", path: "/api/f?name=x", body: string(whole),
+			header: map[string]string{"Origin": origin}}.do(t, client, origin)
+		if code != http.StatusOK {
+			t.Fatalf("%d %.200s", code, text)
+		}
+		for key, want := range map[string]bool{"1": here, "u1": false} {
+			read(t, client, origin, key)
+			_, text, _ := call{path: "/api/f/" + key + "/source?frame=0"}.do(t, client, origin)
+			if refused := strings.Contains(text, "recorded here"); refused == want {
+				t.Errorf("recorded here %t, %s: %s", here, key, text)
+			}
+		}
+	}
+}

@@ -457,6 +457,11 @@ func (s *Server) sourceOfFrame(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, errors.New("source: the snapshot has no such frame"))
 		return
 	}
+	if !x.here {
+		reply(w, shotSource{Why: "source is shown of snapshots that were recorded here: that of a session in its place, " +
+			"or with memgauge web --source --snapshot FILE"}, nil)
+		return
+	}
 	f := x.history.Frame(uint32(n))
 	if filepath.Ext(f.File) != ".py" || !filepath.IsAbs(f.File) || f.Line < 1 {
 		reply(w, shotSource{Why: "it is not a Python file with its path"}, nil)

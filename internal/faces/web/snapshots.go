@@ -50,6 +50,7 @@ type snapshots struct {
 type shot struct {
 	key, name, origin string // origin: file, session, upload
 	path              string // "": it can't be read again
+	here              bool   // it was recorded on this machine, so the files that it names are those here
 	total             atomic.Int64
 	read              atomic.Int64
 
@@ -62,11 +63,12 @@ type shot struct {
 	last    time.Time
 }
 
-func (s *snapshots) init(files []string) {
+func (s *snapshots) init(files []string, here bool) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.reading = make(chan struct{}, 1)
 	for i, path := range files {
-		s.list = append(s.list, &shot{key: fmt.Sprint(i + 1), name: filepath.Base(path), origin: "file", path: path})
+		s.list = append(s.list, &shot{key: fmt.Sprint(i + 1), name: filepath.Base(path), origin: "file", path: path,
+			here: here})
 	}
 }
 
@@ -325,13 +327,14 @@ func (s *Server) ofSession(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	_, elsewhere := d.SourceFile(ctx, path)
 	m := &s.snapshots
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if x := m.find(key); x == nil || x.path != path { // the session keeps the newest
 		m.list = slices.DeleteFunc(m.list, func(o *shot) bool { return o == x && x.users == 0 && !x.busy })
 		m.list = append(m.list, &shot{key: key, name: about.Name + ": " + filepath.Base(path),
-			origin: "session", path: path})
+			origin: "session", path: path, here: elsewhere == nil})
 	}
 	return nil
 }

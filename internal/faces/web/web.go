@@ -42,6 +42,7 @@ type Options struct {
 	Listener  net.Listener // whoever made it closes it
 	Version   string
 	Snapshots []string     // files of memory snapshots that the page shows; the first at once, without First
+	Source    bool         // the Snapshots were recorded on this machine: lines of files that they name are shown
 	Job       *Job         // whose ranks are set beside each other; nil for none
 	Log       *slog.Logger // nil: nobody reads it
 }
@@ -81,7 +82,7 @@ func New(o Options) (*Server, error) {
 	if o.AllowEval {
 		s.doors.rights |= api.MayEval
 	}
-	s.snapshots.init(o.Snapshots)
+	s.snapshots.init(o.Snapshots, o.Source)
 	scheme, port := "http", fmt.Sprint(addr.Port)
 	if o.TLS != nil {
 		scheme = "https"

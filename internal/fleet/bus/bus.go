@@ -19,7 +19,7 @@ const (
 	answerPrefix = "mg.answer." // answers, by node and question: a node can't answer in another's name
 	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
 	helloPrefix  = "mg.hello."  // a node's word that it is there
-	hubPrefix    = "mg.hub."    // questions to the hub
+	hubPrefix    = "mg.hub."    // questions to the hub, by the place of who asks
 	shipPrefix   = "mg.rows."   // frames, as nodes send them
 	formerPrefix = "mg.ship."   // frames of an older memgauge, in a form that nobody reads any more
 	framePrefix  = "mg.frame."  // frames on their way into the stream, from the hub
@@ -65,8 +65,20 @@ func Hello(node string) string {
 	return helloPrefix + token(node)
 }
 
-// Hub is the subject of a question to the hub.
-func Hub(what string) string { return hubPrefix + what }
+// Hub is the subject of a question to the hub, from one place: see Conn.Place.
+func Hub(place, what string) string { return hubPrefix + place + "." + what }
+
+// Questions to what the hub keeps, and words about their answers.
+const (
+	LakeAsk  = "lake"
+	LakeFlow = "flow." // and the question's id
+)
+
+// HubOf is the place that a question to the hub came from, which the hub's server has checked, and what is asked.
+func HubOf(subject string) (place, what string) {
+	place, what, _ = strings.Cut(strings.TrimPrefix(subject, hubPrefix), ".")
+	return place, what
+}
 
 // NodeOf is the node that a subject names, which the hub's server has checked.
 func NodeOf(subject string) string {

@@ -173,7 +173,7 @@ func TestOwnNameOnly(t *testing.T) {
 	c := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	wrong := make(chan error, 16)
 	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { wrong <- err })
-	forbidden := []string{Hello("n2"), ship("n2"), Answer("n2", "x"), Ask("n2"), Hub("nodes"), Flow("n2", "x")}
+	forbidden := []string{Hello("n2"), ship("n2"), Answer("n2", "x"), Ask("n2"), Hub("x", "nodes"), Flow("n2", "x")}
 	for _, subject := range forbidden {
 		if err := c.Send(subject, "", []byte("x")); err != nil {
 			t.Fatal(err)

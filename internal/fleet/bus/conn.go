@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,16 +39,19 @@ type Conn struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	node string
-	lost chan struct{}
-	kept kept // of a node
+	// place is that of who asks: a part of its subjects that it alone has, so that the hub hears each on its own.
+	place string
+	lost  chan struct{}
+	kept  kept // of a node
 
-	inside bool // the hub's, to its own server
-	takes  bool // frames from nodes
+	inside *Server // the hub's own, whose connection this is
+	takes  bool    // frames from nodes
 }
 
 // Dial connects.
 func Dial(o DialOptions) (*Conn, error) {
-	opts, err := o.options()
+	place := rand.Text()
+	opts, err := o.options(place)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +60,7 @@ func Dial(o DialOptions) (*Conn, error) {
 		return nil, fmt.Errorf("reach the hub at %s: %w", o.URL, explain(err))
 	}
 	if c.node = o.Node; c.node == "" {
+		c.place = place
 		return c, nil
 	}
 	if err := c.hearKept(); err != nil {
@@ -65,7 +70,7 @@ func Dial(o DialOptions) (*Conn, error) {
 	return c, nil
 }
 
-func (o DialOptions) options() ([]nats.Option, error) {
+func (o DialOptions) options(place string) ([]nats.Option, error) {
 	opts := []nats.Option{nats.RetryOnFailedConnect(o.Patient), nats.Timeout(dialTime)}
 	if o.State != nil {
 		opts = append(opts, nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, err) }),
@@ -74,7 +79,7 @@ func (o DialOptions) options() ([]nats.Option, error) {
 			nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, explain(err)) }))
 	}
 	if o.Token.Creds != "" {
-		return o.withCreds(opts)
+		return o.withCreds(opts, place)
 	}
 	if !o.Plain {
 		conf, err := pinned(o.Token.Pin, o.CA)
@@ -84,7 +89,7 @@ func (o DialOptions) options() ([]nats.Option, error) {
 		opts = append(opts, nats.Secure(conf), nats.TLSHandshakeFirst())
 	}
 	if o.Node == "" {
-		return append(opts, nats.UserInfo(askUser, o.Token.Secret), nats.CustomInboxPrefix(inbox(askUser))), nil
+		return append(opts, nats.UserInfo(askUser+place, o.Token.Secret), nats.CustomInboxPrefix(askInbox(place))), nil
 	}
 	key, err := nodeKey(o.Key)
 	if err != nil {
@@ -99,15 +104,16 @@ func (o DialOptions) options() ([]nats.Option, error) {
 }
 
 // withCreds is for a NATS of the user's: credentials say who it is, and TLS comes after NATS's first words.
-func (o DialOptions) withCreds(opts []nats.Option) ([]nats.Option, error) {
-	who := askUser
+func (o DialOptions) withCreds(opts []nats.Option, place string) ([]nats.Option, error) {
+	who, answers := "ask", askInbox(place)
 	switch {
 	case o.hub:
-		who = hubUser
+		who, answers = hubUser, inbox(hubUser)
 	case o.Node != "":
 		who = nodeUser + token(o.Node)
+		answers = inbox(who)
 	}
-	opts = append(opts, nats.Name(who), nats.UserCredentials(o.Token.Creds), nats.CustomInboxPrefix(inbox(who)))
+	opts = append(opts, nats.Name(who), nats.UserCredentials(o.Token.Creds), nats.CustomInboxPrefix(answers))
 	conf, err := pinned("", o.CA)
 	return append(opts, nats.Secure(conf)), err
 }
@@ -227,6 +233,9 @@ func (c *Conn) Flush(ctx context.Context) error {
 	defer cancel()
 	return c.nc.FlushWithContext(ctx)
 }
+
+// Place is where who asks is told apart from others: what it says to the hub comes on subjects of its own.
+func (c *Conn) Place() string { return c.place }
 
 // Inbox is a subject for the answers to one question.
 func (c *Conn) Inbox() string { return c.nc.NewInbox() }

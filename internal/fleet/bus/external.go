@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,7 +32,7 @@ func CheckURLs(list string) error {
 // or has a hub already, is refused.
 func DialExternal(ctx context.Context, o DialOptions) (*Conn, error) {
 	o.hub = true
-	opts, err := o.options()
+	opts, err := o.options("")
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +69,14 @@ func (c *Conn) fits(ctx context.Context) error {
 
 // another asks whether a hub is there, as those ask whom hubs answer.
 func (c *Conn) another(ctx context.Context) error {
-	to := inbox(askUser) + "." + randomText()
+	place := rand.Text()
+	to := askInbox(place) + ".x"
 	sub, err := c.nc.SubscribeSync(to)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest(Hub("status"), to, nil); err != nil {
+	if err := c.nc.PublishRequest(Hub(place, "status"), to, nil); err != nil {
 		return err
 	}
 	_, err = sub.NextMsgWithContext(ctx)

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -35,6 +36,11 @@ func (s *Server) watch() {
 			s.stopFloods(&r, now)
 		case now := <-often.C:
 			s.shed(s.asking(now))
+			if s.crowded() {
+				if all, err := s.connections(); err == nil {
+					s.endStrangers(all)
+				}
+			}
 		case <-s.over:
 			return
 		}
@@ -43,22 +49,23 @@ func (s *Server) watch() {
 
 // stopFloods ends the connections of who has sent too much since the last look. A node is not let in for a while then.
 func (s *Server) stopFloods(r *rates, now time.Time) {
-	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	conns, err := s.connections()
 	if err != nil {
 		return
 	}
+	s.endStrangers(conns)
 	most := int64(maxRate * max(1, now.Sub(r.at).Seconds()))
 	sent, came := map[uint64]int64{}, map[string]int64{}
-	for _, one := range all.Conns {
+	for _, one := range conns {
 		sent[one.Cid] = one.InMsgs
 		came[sender(one)] += one.InMsgs - r.sent[one.Cid]
 	}
 	r.at, r.sent = now, sent
-	for _, one := range all.Conns {
+	for _, one := range conns {
 		if came[sender(one)] <= most || one.AuthorizedUser == hubUser {
 			continue
 		}
-		if one.AuthorizedUser != askUser {
+		if !asks(one) {
 			s.shutOut(one.AuthorizedUser, now.Add(floodFor))
 		}
 		if n := s.refuse(whyFlood); Seldom(n) {
@@ -66,12 +73,24 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 		}
 		_ = s.ns.DisconnectClientByID(one.Cid) // or it has gone by itself
 	}
-	s.shed(all.Conns)
+	s.shed(conns)
 }
 
-// sender is a node's key, or the connection's number of one who asks: those have one name.
+// connections are all that are open.
+func (s *Server) connections() ([]*server.ConnInfo, error) {
+	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	if err != nil {
+		return nil, err
+	}
+	return all.Conns, nil
+}
+
+// asks says whether it is a connection of who asks.
+func asks(c *server.ConnInfo) bool { return strings.HasPrefix(c.AuthorizedUser, askUser) }
+
+// sender is a node's key, or the connection's number of one who asks: those have one token.
 func sender(c *server.ConnInfo) string {
-	if c.AuthorizedUser == askUser {
+	if asks(c) {
 		return strconv.FormatUint(c.Cid, 10)
 	}
 	return c.AuthorizedUser

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
@@ -50,19 +48,21 @@ var errStranger = errors.New("its answer would go elsewhere than to its sender")
 // replyTo checks where an answer to a message goes. Who answers may send anywhere, and who asks names the subject: it
 // is one that its sender hears, so that nobody speaks with our voice.
 func replyTo(m Msg) error {
-	user := ""
+	to := ""
 	switch {
 	case strings.HasPrefix(m.Subject, hubPrefix):
-		user = askUser
+		if place, _ := HubOf(m.Subject); CheckID(place) == nil {
+			to = askInbox(place)
+		}
 	case strings.HasPrefix(m.Subject, helloPrefix):
-		user = nodeUser + strings.TrimPrefix(m.Subject, helloPrefix)
+		to = inbox(nodeUser + strings.TrimPrefix(m.Subject, helloPrefix))
 	case IsFormer(m.Subject):
-		user = nodeUser + strings.TrimPrefix(m.Subject, formerPrefix)
+		to = inbox(nodeUser + strings.TrimPrefix(m.Subject, formerPrefix))
 	}
 	if err := checkSubject(m.Reply); err != nil {
 		return err
 	}
-	if user == "" || !strings.HasPrefix(m.Reply, inbox(user)+".") || strings.ContainsAny(m.Reply, "*>") {
+	if to == "" || !strings.HasPrefix(m.Reply, to+".") || strings.ContainsAny(m.Reply, "*>") {
 		return fmt.Errorf("%w: %.40q to a message on %.40q", errStranger, m.Reply, m.Subject)
 	}
 	return nil
@@ -108,11 +108,11 @@ func (s *Server) admits(key string) bool {
 		return true
 	}
 	s.keys = map[string]int{}
-	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	all, err := s.connections()
 	if err != nil {
 		return false
 	}
-	for _, one := range all.Conns {
+	for _, one := range all {
 		s.keys[one.AuthorizedUser]++ // the key of a node; this one has told its own
 	}
 	return s.keys[key] <= perKey

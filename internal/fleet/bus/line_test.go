@@ -23,17 +23,19 @@ func TestReplyTo(t *testing.T) {
 		subject, reply string
 		ok             bool
 	}{
-		{Hub("status"), "_INBOX.ask.x.1", true},
+		{Hub("x", "status"), "_INBOX.ask.x.1", true},
+		{Hub("x", "status"), "_INBOX.ask.y.1", false},
+		{"mg.hub..status", "_INBOX.ask..1", false},
 		{Hello("a.b"), "_INBOX.node-a~b.x.1", true},
 		{formerPrefix + "n1", "_INBOX.node-n1.x.1", true},
 		{formerPrefix + "n1", "_INBOX.node-n2.x.1", false},
-		{Hub("nodes"), "mg.rows.victim", false},
-		{Hub("nodes"), "$JS.API.STREAM.DELETE.MEMGAUGE", false},
-		{Hub("nodes"), "_INBOX.hub.x", false},
-		{Hub("nodes"), "_INBOX.node-n1.x", false},
-		{Hub("nodes"), "_INBOX.ask.>", false},
-		{Hub("nodes"), "_INBOX.askew.x", false},
-		{Hub("nodes"), "_INBOX.ask." + strings.Repeat("x", maxSubject), false},
+		{Hub("x", "nodes"), "mg.rows.victim", false},
+		{Hub("x", "nodes"), "$JS.API.STREAM.DELETE.MEMGAUGE", false},
+		{Hub("x", "nodes"), "_INBOX.hub.x", false},
+		{Hub("x", "nodes"), "_INBOX.node-n1.x", false},
+		{Hub("x", "nodes"), "_INBOX.ask.x.>", false},
+		{Hub("x", "nodes"), "_INBOX.askew.x", false},
+		{Hub("x", "nodes"), "_INBOX.ask.x." + strings.Repeat("x", maxSubject), false},
 		{Hello("n1"), "mg.rows.n1", false},
 		{Hello("n1"), "mg.hello.n2", false},
 		{Hello("n1"), "_INBOX.node-n2.x", false},
@@ -69,7 +71,7 @@ func TestLongSubjects(t *testing.T) {
 	if _, err := n.Hear(Ask(long), func(Msg) {}); err == nil {
 		t.Error("it is heard")
 	}
-	if _, err := n.Request(t.Context(), Hub(long), nil); !errors.Is(err, errSubject) {
+	if _, err := n.Request(t.Context(), Hub("x", long), nil); !errors.Is(err, errSubject) {
 		t.Error(err)
 	}
 	if err := n.Flush(t.Context()); err != nil || !n.Up() {

@@ -50,13 +50,16 @@ type Server struct {
 	ns       *server.Server
 	internal string // password of the hub's own connection
 	js       *server.JetStreamConfig
-	stuck    atomic.Bool // the stream could not write
+	stuck    atomic.Bool  // the stream could not write
+	letIn    atomic.Int64 // connections of those who are known, at the last look
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
 	keys    map[string]int   // connections of nodes, by their keys; see admits
 	floods  map[string]time.Time
-	askers  map[uint64]time.Time // connections of who asks, by their numbers, and since when they are over
+	askers  map[uint64]*asker // connections of who asks, by their numbers
+	places  map[string]*place
+	hear    func(place string) (stop func(), err error) // what comes from a place; nil while nobody does
 
 	over chan struct{} // closed at the end
 	once sync.Once
@@ -121,7 +124,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
 	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{},
-		floods: map[string]time.Time{}, askers: map[uint64]time.Time{}, over: make(chan struct{})}
+		floods: map[string]time.Time{}, askers: map[uint64]*asker{}, places: map[string]*place{},
+		over: make(chan struct{})}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
@@ -168,7 +172,7 @@ func (s *Server) Close() {
 func (s *Server) Connect() (*Conn, error) {
 	c, err := dial("", nats.InProcessServer(s.ns), nats.UserInfo(hubUser, s.internal), nats.Name("hub"))
 	if err == nil {
-		c.inside = true
+		c.inside = s
 	}
 	return c, err
 }
@@ -186,7 +190,7 @@ func (s *Server) Refused() map[string]int64 {
 
 const (
 	hubUser  = "hub"
-	askUser  = "ask"
+	askUser  = "ask:" // and the place
 	nodeUser = "node:"
 )
 
@@ -217,17 +221,19 @@ func (s *Server) refuse(why string) int64 {
 
 // Reasons for which a connection or a message is refused.
 const (
-	whyToken   = "wrong token"
-	whyName    = "no name of a node"
-	whyKey     = "wrong signature"
-	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
-	whyLarge   = "message too large, or of no size"
-	whySubject = "message that it may not send or hear"
-	whySilent  = "message before a token"
-	whyFlood   = "too many messages a second"
-	whyMany    = "too many connections of nodes, or of this one"
-	whyAskers  = "too many connections of people"
-	whyUnread  = "too many bytes that it does not read"
+	whyToken    = "wrong token"
+	whyName     = "no name of a node"
+	whyPlace    = "no place of who asks"
+	whyKey      = "wrong signature"
+	whyTLS      = "no TLS 1.3, or another hub's certificate wanted"
+	whyLarge    = "message too large, or of no size"
+	whySubject  = "message that it may not send or hear"
+	whySilent   = "message before a token"
+	whyFlood    = "too many messages a second"
+	whyMany     = "too many connections of nodes, or of this one"
+	whyAskers   = "too many connections of people"
+	whyStranger = "too many connections without a token"
+	whyUnread   = "too many bytes that it does not read"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -243,11 +249,15 @@ func (s *Server) user(name, secret, key, sig string, c server.ClientAuthenticati
 	switch {
 	case name == hubUser && (Token{Secret: s.internal}).is(secret):
 		return &server.User{Username: hubUser}, ""
-	case name == askUser && (s.o.Insecure || s.o.Ask.is(secret)):
-		if !s.admitsAsker(c.GetID()) {
+	case strings.HasPrefix(name, askUser) && (s.o.Insecure || s.o.Ask.is(secret)):
+		place := strings.TrimPrefix(name, askUser)
+		if CheckID(place) != nil {
+			return nil, whyPlace
+		}
+		if !s.admitsAsker(c.GetID(), place) {
 			return nil, whyAskers
 		}
-		return &server.User{Username: askUser, Permissions: s.mayAsk()}, ""
+		return &server.User{Username: name, Permissions: s.mayAsk(place)}, ""
 	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
 		return nil, whyToken
 	}
@@ -284,14 +294,14 @@ func signed(key, sig string, nonce []byte) bool {
 	return err == nil && pub.Verify(nonce, raw) == nil
 }
 
-// mayAsk is what people may do: ask nodes and the hub, and hear the answers.
-func (s *Server) mayAsk() *server.Permissions {
-	allow := []string{askPrefix + ">", flowPrefix + ">", hubPrefix + ">"}
+// mayAsk is what people may do: ask nodes and, from their own place, the hub, and hear the answers.
+func (s *Server) mayAsk(place string) *server.Permissions {
+	allow := []string{askPrefix + ">", flowPrefix + ">", Hub(place, ">")}
 	if s.o.Grant {
 		allow = append(allow, GrantPrefix+">")
 	}
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: allow},
-		Subscribe: &server.SubjectPermission{Allow: []string{inbox(askUser) + ".>", answerPrefix + "*.*"}}}
+		Subscribe: &server.SubjectPermission{Allow: []string{askInbox(place) + ".>", answerPrefix + "*.*"}}}
 }
 
 // answering is what a node may do: hear questions to it, answer them, and ship in its own name.
@@ -305,6 +315,9 @@ func answering(node string) *server.Permissions {
 
 // inbox is the prefix of the subjects that answers to a user come on. Nodes hear nobody else's.
 func inbox(user string) string { return "_INBOX." + strings.ReplaceAll(user, ":", "-") }
+
+// askInbox is that of one who asks.
+func askInbox(place string) string { return "_INBOX.ask." + place }
 
 func randomText() string {
 	b := make([]byte, 16)

@@ -42,7 +42,7 @@ const (
 // OpenStream makes the stream of frames, or finds it. maxBytes bounds it; copies is how many servers keep each frame.
 func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error {
 	from := shipPrefix
-	if c.inside {
+	if c.inside != nil {
 		from = framePrefix
 	}
 	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: streamName, Subjects: []string{from + "*"},
@@ -50,7 +50,7 @@ func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error
 			HeadersOnly: true}, Storage: jetstream.FileStorage, Replicas: copies,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: maxBytes,
 		MaxMsgsPerSubject: perNode, DiscardNewPerSubject: true, Duplicates: sameFor, MaxMsgSize: MaxMessage})
-	if err == nil && c.inside && !c.takes {
+	if err == nil && c.inside != nil && !c.takes {
 		err = c.takeFrames()
 		c.takes = err == nil
 	}

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,47 +28,6 @@ const (
 // maxWaiting bounds the bytes that wait for all together at a look: 16 readers that are as slow as one may be. A
 // variable for tests.
 var maxWaiting = 1 << 30
-
-// admitsAsker says whether there may be one more connection of who asks. One that is over keeps its place as long as it
-// may leave bytes behind.
-func (s *Server) admitsAsker(id uint64) bool {
-	s.mu.Lock()
-	full := len(s.askers) >= forAskers
-	s.mu.Unlock()
-	if full {
-		s.asking(time.Now())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.askers) >= forAskers {
-		return false
-	}
-	s.askers[id] = time.Time{}
-	return true
-}
-
-// asking is the open connections of who asks. It forgets those that left nothing behind.
-func (s *Server) asking(now time.Time) (open []*server.ConnInfo) {
-	s.mu.Lock()
-	ids := maps.Clone(s.askers)
-	s.mu.Unlock()
-	for id, over := range ids {
-		if one := s.connection(id, server.ConnOpen); one != nil {
-			open = append(open, one)
-			continue
-		}
-		left := s.connection(id, server.ConnClosed) // nil at first: the server notes it in its own time
-		s.mu.Lock()
-		switch {
-		case left != nil && left.Pending == 0, !over.IsZero() && now.Sub(over) > writeTime:
-			delete(s.askers, id)
-		case over.IsZero():
-			s.askers[id] = now
-		}
-		s.mu.Unlock()
-	}
-	return open
-}
 
 // connection is what the server knows of one; nil for nothing.
 func (s *Server) connection(id uint64, state server.ConnState) *server.ConnInfo {

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,7 +23,7 @@ func (h *house) deaf(t *testing.T) {
 	t.Helper()
 	r := h.raw(t)
 	_, err := fmt.Fprintf(r, "CONNECT {\"user\":%q,\"pass\":%q,\"verbose\":false,\"headers\":true,\"protocol\":1}\r\n"+
-		"SUB mg.answer.*.* 1\r\nPING\r\n", askUser, h.o.Ask.Secret)
+		"SUB mg.answer.*.* 1\r\nPING\r\n", askUser+rand.Text(), h.o.Ask.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}

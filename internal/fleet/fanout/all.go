@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/door/api"
-	"github.com/memgauge/memgauge/internal/fleet/bus"
 )
 
 // Answer is the whole answer of one session to a question that went to many in one message.
@@ -221,7 +220,7 @@ func (g *gathering) say(one *Answer, f Flow) {
 	f.Session, f.Secret = one.Session.About.ID, g.asked.secret
 	// #nosec G117 -- for the node that has the question
 	if text, err := json.Marshal(f); err == nil {
-		_ = g.a.conn.Send(bus.Flow(one.Session.Node, g.asked.id), "", text) // without it the node gives up in its time
+		g.a.say(one.Session.Node, g.asked.id, text)
 	}
 }
 

@@ -81,7 +81,7 @@ func (a *Asker) Nodes(ctx context.Context) (list []Node, err error) {
 		text, err := json.Marshal(After{last})
 		var b []byte
 		if err == nil {
-			b, err = a.conn.Request(ctx, bus.Hub("nodes"), text)
+			b, err = a.Request(ctx, "nodes", text)
 		}
 		if err == nil {
 			err = json.Unmarshal(b, &page)
@@ -101,7 +101,7 @@ func (a *Asker) Nodes(ctx context.Context) (list []Node, err error) {
 
 // Request asks the hub itself.
 func (a *Asker) Request(ctx context.Context, what string, body []byte) ([]byte, error) {
-	return a.conn.Request(ctx, bus.Hub(what), body)
+	return a.conn.Request(ctx, bus.Hub(a.conn.Place(), what), body)
 }
 
 // Missing is a node that did not answer.
@@ -221,7 +221,7 @@ func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(
 	if err != nil {
 		return as, nil, nil, err
 	}
-	subject, err := subjectOf(q)
+	subject, err := subjectOf(q, a.conn.Place())
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(q) // #nosec G117 -- for the node that has the question
@@ -237,15 +237,26 @@ func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(
 }
 
 // subjectOf is where a question is sent: what changes something has subjects of its own, which the bus can hold back.
-func subjectOf(q Question) (string, error) {
+func subjectOf(q Question, place string) (string, error) {
 	needs, err := q.Needs()
 	switch {
 	case err != nil:
 		return "", err
+	case q.Select.Node == LakeNode:
+		return bus.Hub(place, bus.LakeAsk), nil
 	case needs.Changes():
 		return bus.Grant(q.Select.Node), nil
 	}
 	return bus.Ask(q.Select.Node), nil
+}
+
+// say tells who answers about an answer. It may be lost: then the node gives up in its time.
+func (a *Asker) say(node, id string, text []byte) {
+	subject := bus.Flow(node, id)
+	if node == LakeNode {
+		subject = bus.Hub(a.conn.Place(), bus.LakeFlow+id)
+	}
+	_ = a.conn.Send(subject, "", text)
 }
 
 func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string]string) (list []Missing) {

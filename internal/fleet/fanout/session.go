@@ -265,6 +265,6 @@ func (t *trip) say(f Flow) {
 	f.Session, f.Secret = t.way.s.About.ID, t.asked.secret
 	text, err := json.Marshal(f) // #nosec G117 -- for the node that has the question
 	if err == nil {
-		_ = t.way.a.conn.Send(bus.Flow(t.way.s.Node, t.asked.id), "", text) // without it the node gives up in its time
+		t.way.a.say(t.way.s.Node, t.asked.id, text)
 	}
 }

@@ -29,15 +29,16 @@ const maxTrouble = 1 << 10
 
 // Reasons for which a frame is refused.
 const (
-	whyCorrupt = "corrupt frame"
-	whyForged  = "frame in another node's name"
-	whyTable   = "frame of a table that is not known"
-	whyFormer  = "frame of an older memgauge"
-	whyHello   = "hello out of bounds"
-	whyOften   = "hello that comes too often"
-	whyReply   = "message that can't be answered"
-	whyShare   = "frame beyond its node's share, to come later"
-	whyColumn  = "frame with columns that are not known, which were left out"
+	whyCorrupt   = "corrupt frame"
+	whyForged    = "frame in another node's name"
+	whyTable     = "frame of a table that is not known"
+	whyFormer    = "frame of an older memgauge"
+	whyHello     = "hello out of bounds"
+	whyOften     = "hello that comes too often"
+	whyAsksOften = "question to the hub beyond its asker's share"
+	whyReply     = "message that can't be answered"
+	whyShare     = "frame beyond its node's share, to come later"
+	whyColumn    = "frame with columns that are not known, which were left out"
 	// whyQuestion is one that would change something, or read files; by the hub's lake or a node.
 	whyQuestion = "question that may not be asked"
 )
@@ -45,8 +46,9 @@ const (
 // statusFor is how long an answer about the hub is given again: making one looks at all nodes and at the stream.
 const statusFor = time.Second
 
-// told is the newest of them. It is for one goroutine: one is made at a time.
+// told is the newest of them: one is made at a time.
 type told struct {
+	sync.Mutex
 	at     time.Time
 	gone   int64 // of the roster then: who leaves is missed at once
 	status Status
@@ -99,9 +101,11 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 
 // lately is the status, statusFor old at most.
 func (h *Hub) lately(ctx context.Context, now time.Time) Status {
+	h.told.Lock()
+	defer h.told.Unlock()
 	gone := h.roster.gone.Load()
 	if h.told.at.IsZero() || now.Sub(h.told.at) > statusFor || gone != h.told.gone {
-		h.told = told{now, gone, h.Status(ctx)}
+		h.told.at, h.told.gone, h.told.status = now, gone, h.Status(ctx)
 	}
 	return h.told.status
 }

@@ -85,8 +85,9 @@ type Hub struct {
 
 	counts counts
 	shares shares // for take alone
-	told   told   // for status alone
+	told   told
 	hellos hellos // for hello alone
+	askers askers
 }
 
 // Identity is how others reach the hub.
@@ -141,7 +142,7 @@ const maxAddr = 64 << 10
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now(), shares: shares{}, hellos: hellos{}}
+	h := &Hub{o: o, began: time.Now(), shares: shares{}, hellos: hellos{}, askers: newAskers()}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err
@@ -305,15 +306,18 @@ func (h *Hub) Close() {
 func (h *Hub) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes, bus.Former: h.former,
-		bus.Hub("status"): func(m bus.Msg) { h.status(ctx, m) }}
-	for subject, take := range subjects {
+	for subject, take := range map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Former: h.former} {
 		stop, err := h.conn.Hear(subject, take)
 		if err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
 		defer stop()
 	}
+	stop, err := h.answerAskers(ctx)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	defer stop()
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel() // before that
@@ -325,14 +329,6 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
-	}
-	if h.o.Rows != nil {
-		work.Go(func() {
-			refused := func() { h.count(whyQuestion) }
-			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows, refused); err != nil {
-				h.o.Log.Error("answer for the lake", "error", err)
-			}
-		})
 	}
 	return h.remember(ctx)
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
 )
 
 // How many new names there may be. Each is kept, written to the disk and told to who asks, and whoever has the join
@@ -40,7 +42,7 @@ func (s *sources) take(from netip.Addr, now time.Time) bool {
 	if s.of == nil {
 		s.of = map[netip.Prefix]*bucket{}
 	}
-	at := network(from)
+	at := bus.Network(from)
 	if s.of[at] == nil && len(s.of) >= maxSources {
 		maps.DeleteFunc(s.of, func(_ netip.Prefix, b *bucket) bool { return b.full(namesOfOne, now) })
 		if len(s.of) >= maxSources {
@@ -51,15 +53,4 @@ func (s *sources) take(from netip.Addr, now time.Time) bool {
 		s.of[at] = &bucket{}
 	}
 	return s.of[at].take(namesOfOne, 1, now) == 0 && s.all.take(namesOfAll, 1, now) == 0
-}
-
-// network is what one machine has of addresses: of IPv6 it may choose the lower half.
-func network(a netip.Addr) netip.Prefix {
-	a = a.Unmap()
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	at, _ := a.WithZone("").Prefix(bits) // the zero one, for no address
-	return at
 }

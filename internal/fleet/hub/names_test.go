@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+
 	"time"
 
+	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 )
 
@@ -77,11 +79,11 @@ func TestNamesOfManyAddresses(t *testing.T) {
 	}
 	one := netip.MustParseAddr("2001:db8::1")
 	for _, same := range []string{"2001:db8::ffff:0:1", "2001:db8::1%eth0"} {
-		if network(one) != network(netip.MustParseAddr(same)) {
+		if bus.Network(one) != bus.Network(netip.MustParseAddr(same)) {
 			t.Errorf("%s is another machine", same)
 		}
 	}
-	if network(local) != network(netip.MustParseAddr("::ffff:127.0.0.1")) || network(netip.Addr{}).IsValid() {
+	if bus.Network(local) != bus.Network(netip.MustParseAddr("::ffff:127.0.0.1")) || bus.Network(netip.Addr{}).IsValid() {
 		t.Error("addresses of IPv4, and none")
 	}
 }

@@ -25,7 +25,7 @@ func TestHubSpeaksForNobody(t *testing.T) {
 	defer stop()
 	c, asks := dial(t, h, "n1"), dial(t, h, "")
 	hello(t, c, "n1", "a", false)
-	for from, subject := range map[*bus.Conn]string{c: bus.Hello("n1"), asks: bus.Hub("nodes")} {
+	for from, subject := range map[*bus.Conn]string{c: bus.Hello("n1"), asks: bus.Hub(asks.Place(), "nodes")} {
 		for _, to := range []string{"mg.rows.n2", "$JS.API.STREAM.PURGE.MEMGAUGE", "mg.ask.all", "_INBOX.hub.x"} {
 			if err := from.Send(subject, to, []byte("{}")); err != nil {
 				t.Fatal(err)

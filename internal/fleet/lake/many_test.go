@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // TestManyFiles: an hour that has many files is merged before it is over, in portions, whatever is wrong with one of
@@ -67,5 +68,35 @@ func TestManyFiles(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, stageName)); err != nil || len(left) > 0 {
 		t.Errorf("left in the stage: %v, %v", left, err)
+	}
+}
+
+// TestMuchJunk: tens of thousands of files that are none of the lake's are set aside in one maintenance, told by number
+// and the newest by name, and the hour is merged without them.
+func TestMuchJunk(t *testing.T) {
+	dir := t.TempDir()
+	w := writer(t, soon(dir))
+	t.Cleanup(func() { w.Close() })
+	appended(t, w, batch(t, 0, 0))
+	hours, err := filepath.Glob(filepath.Join(dir, "steps", "*", "*", "*", "tier=r0"))
+	if err != nil || len(hours) == 0 {
+		t.Fatalf("%v, %v", hours, err)
+	}
+	junk := env.Times(300, 30_000)
+	for i := range junk {
+		if err := os.WriteFile(filepath.Join(hours[0], fmt.Sprintf("junk-%d.parquet", i)), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := w.Maintain(t.Context())
+	if err != nil || r.Merged != len(hours) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if names, more := w.Aside(); len(names) != maxNotes || len(names)+more != junk {
+		t.Errorf("%d are told, of %d", len(names)+more, junk)
+	}
+	moved, err := os.ReadDir(strings.Replace(hours[0], dir, filepath.Join(dir, asideName), 1))
+	if err != nil || len(moved) != junk {
+		t.Errorf("%d are aside, %v", len(moved), err)
 	}
 }

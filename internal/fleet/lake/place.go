@@ -40,7 +40,7 @@ type place interface {
 	// local is a file on this machine with an entry's content. What is not here comes into the cache.
 	local(ctx context.Context, e entry, cache *rootdir.Dir) (*os.File, error)
 	remove(ctx context.Context, names []string) error
-	// move gives a file another name.
+	// move gives a file another name, which a crash may undo.
 	move(ctx context.Context, name, to string) error
 	stage() *rootdir.Dir // directory of this machine for files that are being made; ours alone
 	text() string        // for messages
@@ -164,14 +164,13 @@ func (d *directory) remove(_ context.Context, names []string) (err error) {
 	return err
 }
 
-// move takes the directories away that are empty then.
+// move takes the directories away that are empty then. Nothing is synced: a crash of the machine may undo it, and then
+// it is done again. There may be tens of thousands of files to move.
 func (d *directory) move(_ context.Context, name, to string) error {
-	from, err := d.root.Sub(path.Dir(name))
-	if err != nil {
+	if err := d.root.MkdirAll(path.Dir(to)); err != nil {
 		return err
 	}
-	defer from.Close()
-	if err := d.root.Put(from, path.Base(name), to); err != nil {
+	if err := d.root.Move(name, d.root, to); err != nil {
 		return err
 	}
 	d.root.Prune(path.Dir(name))

@@ -105,7 +105,7 @@ func (n *desk) hear(ctx context.Context, subjects map[string]api.Rights) (stop f
 	}
 	hears := map[string]func(bus.Msg){bus.Flows(n.name): n.flow}
 	for subject, rights := range subjects {
-		hears[subject] = func(m bus.Msg) { n.take(ctx, m, rights) }
+		hears[subject] = func(m bus.Msg) { n.take(ctx, m, rights, nil) }
 	}
 	for subject, take := range hears {
 		s, err := n.conn.Hear(subject, take)
@@ -118,8 +118,9 @@ func (n *desk) hear(ctx context.Context, subjects map[string]api.Rights) (stop f
 	return stop, nil
 }
 
-// take answers a question in the background. It never waits: what is beyond the room and its line is refused.
-func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
+// take answers a question in the background, of who has these seats. It never waits: what is beyond the room and its
+// line is refused.
+func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights, of *seats) {
 	var q fanout.Question
 	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || bus.CheckID(q.ID) != nil {
 		n.refuse("what is none")
@@ -135,7 +136,7 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		return
 	}
 	size := int64(len(m.Data))
-	if !n.admit(size) {
+	if !n.admit(size, of) {
 		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errBusy)})
 		return
 	}
@@ -147,17 +148,17 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		gone.Stop()
 		a.cancel(nil)
 		n.refuse("one that is answered already") // its sender would speak about another's
-		n.letGo(size)
+		n.letGo(size, of)
 		return
 	}
 	n.answers.Go(func() {
-		defer n.letGo(size)
+		defer n.letGo(size, of)
 		defer n.end(q.ID)
 		defer gone.Stop()
 		defer a.cancel(nil)
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		leave, err := n.enter(ctx, q)
+		leave, err := n.enter(ctx, q, of)
 		if err != nil {
 			n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
 			return
@@ -168,9 +169,13 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 }
 
 // admit takes a question of so many bytes into the line, if there is room.
-func (n *desk) admit(size int64) bool {
+func (n *desk) admit(size int64, of *seats) bool {
+	if !of.queue() {
+		return false
+	}
 	if n.held.Add(size) > maxHeld {
 		n.held.Add(-size)
+		of.leave()
 		return false
 	}
 	select {
@@ -178,13 +183,15 @@ func (n *desk) admit(size int64) bool {
 		return true
 	default:
 		n.held.Add(-size)
+		of.leave()
 		return false
 	}
 }
 
 // letGo takes it out again.
-func (n *desk) letGo(size int64) {
+func (n *desk) letGo(size int64, of *seats) {
 	n.held.Add(-size)
+	of.leave()
 	<-n.line
 }
 
@@ -204,14 +211,19 @@ func (n *desk) end(id string) {
 	delete(n.running, id)
 }
 
-// enter waits for room to answer.
-func (n *desk) enter(ctx context.Context, q fanout.Question) (leave func(), err error) {
-	leave = func() {}
+// enter waits for a seat and for room to answer.
+func (n *desk) enter(ctx context.Context, q fanout.Question, of *seats) (leave func(), err error) {
+	rise, err := of.sit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leave = rise
 	if q.Follows() {
 		select {
 		case n.follows <- struct{}{}:
-			leave = func() { <-n.follows }
+			leave = func() { <-n.follows; rise() }
 		default:
+			rise()
 			return nil, errBusy
 		}
 	}

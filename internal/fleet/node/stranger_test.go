@@ -123,7 +123,7 @@ func TestWordsOfOthers(t *testing.T) {
 	x := newAttacker(t)
 	began, ended := x.stuck()
 	q := fanout.Question{ID: rand.Text(), Secret: "s"}
-	x.node.take(t.Context(), question(t, q), api.Reading)
+	x.node.take(t.Context(), question(t, q), api.Reading, nil)
 	got(t, began)
 	say := func(secret string) {
 		text, err := json.Marshal(fanout.Flow{Cancel: true, Secret: secret})
@@ -132,7 +132,7 @@ func TestWordsOfOthers(t *testing.T) {
 		}
 		x.node.flow(bus.Msg{Subject: bus.Flow("n1", q.ID), Data: text})
 	}
-	x.node.take(t.Context(), question(t, fanout.Question{ID: q.ID, Secret: "mine"}), api.Reading)
+	x.node.take(t.Context(), question(t, fanout.Question{ID: q.ID, Secret: "mine"}), api.Reading, nil)
 	x.node.lock.Lock()
 	secret := x.node.running[q.ID].secret
 	x.node.lock.Unlock()
@@ -161,7 +161,7 @@ func TestAskerIsGone(t *testing.T) {
 	x.node.silence = time.Millisecond
 	_, ended := x.stuck()
 	for range maxAnswers {
-		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading)
+		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading, nil)
 	}
 	all := make(chan bool)
 	go func() { x.node.answers.Wait(); close(all) }()
@@ -197,18 +197,18 @@ func TestBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		if x.node.take(ctx, question(t, q), api.Reading); i < maxFollows {
+		if x.node.take(ctx, question(t, q), api.Reading, nil); i < maxFollows {
 			got(t, began)
 		} else if e := got(t, refusals); e == nil || e.Message != errBusy.Error() {
 			t.Errorf("%+v", e)
 		}
 	}
 	for range maxAnswers - maxFollows {
-		x.node.take(ctx, question(t, fanout.Question{ID: rand.Text()}), api.Reading)
+		x.node.take(ctx, question(t, fanout.Question{ID: rand.Text()}), api.Reading, nil)
 		got(t, began)
 	}
 	for range maxWaits + 3 { // and none of them waits here
-		x.node.take(ctx, question(t, fanout.Question{ID: rand.Text()}), api.Reading)
+		x.node.take(ctx, question(t, fanout.Question{ID: rand.Text()}), api.Reading, nil)
 	}
 	if n := len(x.node.line); n != maxAnswers+maxWaits {
 		t.Errorf("%d answers and questions", n)
@@ -224,7 +224,7 @@ func TestWindowsOfStrangers(t *testing.T) {
 	x := newAttacker(t)
 	began, _ := x.stuck()
 	q := fanout.Question{ID: rand.Text(), Secret: "s"}
-	x.node.take(t.Context(), question(t, q), api.Reading)
+	x.node.take(t.Context(), question(t, q), api.Reading, nil)
 	got(t, began)
 	x.node.lock.Lock()
 	a := x.node.running[q.ID]
@@ -252,13 +252,13 @@ func TestLargeQuestions(t *testing.T) {
 	large := fanout.Question{Secret: strings.Repeat("s", maxQuestion-1<<10)}
 	for range maxAnswers {
 		large.ID = rand.Text()
-		x.node.take(t.Context(), question(t, large), api.Reading)
+		x.node.take(t.Context(), question(t, large), api.Reading, nil)
 	}
 	if n := len(x.node.line); n != maxHeld/maxQuestion {
 		t.Errorf("%d large questions in line", n)
 	}
 	for range maxHeld/maxQuestion + 1 {
-		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading)
+		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading, nil)
 		got(t, began)
 	}
 }
@@ -268,7 +268,7 @@ func TestFewLines(t *testing.T) {
 	var said bytes.Buffer
 	d := newDesk("n1", slog.New(slog.NewTextHandler(&said, nil)))
 	for range 1000 {
-		d.take(t.Context(), bus.Msg{Data: []byte("none")}, api.Reading)
+		d.take(t.Context(), bus.Msg{Data: []byte("none")}, api.Reading, nil)
 	}
 	if n := strings.Count(said.String(), "\n"); n != 10 || d.refused.Load() != 1000 {
 		t.Errorf("%d lines of %d refusals", n, d.refused.Load())

@@ -20,6 +20,7 @@ type program struct {
 	// memory
 	limit   int64
 	opening int // events that belong to the opening: a burst of segment_free
+	lacking Lacking
 	top     uint64
 }
 
@@ -96,7 +97,9 @@ func (b *builder) add(i int, events *snapshot.History, levels *levels) {
 	e := events.At(i)
 	switch e.Action {
 	case snapshot.IsAlloc:
-		b.release(i, e.Addr) // the history lacks the free
+		if b.release(i, e.Addr) {
+			b.lacking.Frees++
+		}
 		slot := uint32(b.slots)
 		if n := len(b.free); n > 0 {
 			slot, b.free = b.free[n-1], b.free[:n-1]
@@ -108,7 +111,9 @@ func (b *builder) add(i int, events *snapshot.History, levels *levels) {
 		b.peak = max(b.peak, b.now)
 		b.ops = append(b.ops, op{size: e.Size, event: uint32(i), slot: slot, stream: b.number(e.Stream), kind: opAlloc})
 	case snapshot.IsFreeCompleted:
-		b.release(i, e.Addr)
+		if !b.release(i, e.Addr) { // of what was allocated before the history began, and the file doesn't say so
+			b.lacking.Allocations++
+		}
 	case snapshot.IsSegmentAlloc, snapshot.IsSegmentMap:
 		levels.change(e.Size)
 		b.segment(opReserve, i, e)
@@ -132,10 +137,11 @@ func (b *builder) segment(kind opKind, i int, e snapshot.Step) {
 	b.ops = append(b.ops, op{addr: e.Addr, size: e.Size, event: uint32(i), stream: b.number(e.Stream), kind: kind})
 }
 
-func (b *builder) release(i int, addr uint64) {
+// release frees what lies at an address; false if nothing is known to.
+func (b *builder) release(i int, addr uint64) bool {
 	h, ok := b.held[addr]
 	if !ok {
-		return // it was allocated before the history began, and the file doesn't say so
+		return false
 	}
 	delete(b.held, addr)
 	b.now -= h.size
@@ -145,6 +151,7 @@ func (b *builder) release(i int, addr uint64) {
 		b.gone = append(b.gone, int(h.slot))
 	}
 	b.ops = append(b.ops, op{event: uint32(i), slot: h.slot, kind: opFree})
+	return true
 }
 
 func (b *builder) number(stream uint64) uint16 {

@@ -36,10 +36,19 @@ type Result struct {
 	EndReserved   int64
 	DriverCalls   int64         // after the opening: allocations and frees, maps and unmaps
 	Ops           int           // allocations and frees that were replayed
+	Lacking       Lacking       // of the history
 	Elapsed       time.Duration // processor time of the replay
 	OOM           *OOM          // nil if the device had room
 	Curve         Curve         // reserved bytes, a point for each driver call
 	Turns         []Turn        // where the history is played several times
+}
+
+// Lacking are events that a history should have and has not.
+type Lacking struct {
+	// Frees of what lay at an address that was allocated again. The replay frees it then, though it may have lived less
+	// long; what the history never frees lives until its end.
+	Frees       int
+	Allocations int // of what was freed; the replay leaves out these frees
 }
 
 // Waste is what was reserved beyond what was requested, at the peaks, as a share of the latter.
@@ -179,7 +188,7 @@ func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capa
 	p.out.EndReserved = d.reserved
 	p.out.DriverCalls = d.calls
 	p.out.Curve = d.curve
-	p.out.PeakRequested = prog.peak
+	p.out.PeakRequested, p.out.Lacking = prog.peak, prog.lacking
 	return p.out, nil
 }
 

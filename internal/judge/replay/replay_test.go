@@ -57,6 +57,17 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// What a history lacks is counted: frees before an address is allocated again, and allocations before frees.
+func TestLacking(t *testing.T) {
+	whole := &snapshot.Trace{Events: events(take(1, mib), give(1), take(1, mib), give(1), take(1, mib))}
+	none := &snapshot.Trace{Events: events(take(1, mib), take(1, mib), take(2, mib), take(1, mib), give(7))}
+	for tr, want := range map[*snapshot.Trace]Lacking{whole: {}, none: {Frees: 2, Allocations: 1}} {
+		if r := run(t, tr, setting(t, "torch", ""), 1<<40); r.Lacking != want {
+			t.Errorf("%+v, want %+v", r.Lacking, want)
+		}
+	}
+}
+
 // A history that is repeated begins where it began: what it left is freed, what it freed of the opening is allocated
 // again.
 func TestRepeat(t *testing.T) {

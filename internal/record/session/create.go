@@ -258,7 +258,9 @@ func localRuntime(id string) (string, error) {
 
 // makeDir makes dir, or takes an existing empty one of the user's own, and returns its absolute path. A directory that
 // another user can replace is refused: what we write through it later would go wherever that user wants.
-func makeDir(dir string) (string, error) {
+func makeDir(dir string) (string, error) { return makeDirWith(dir, takeDir) }
+
+func makeDirWith(dir string, take func(dir string) error) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -266,27 +268,33 @@ func makeDir(dir string) (string, error) {
 	if err := trust.Path(dir, trust.Data); err != nil {
 		return "", err
 	}
-	if err := mkdirAll(filepath.Dir(dir)); err != nil {
+	if err := take(dir); err != nil {
 		return "", err
 	}
-	if err := mkdir(dir); err == nil {
-		return dir, trust.Path(dir, trust.Data) // somebody may have made a directory on the path
-	} else if !os.IsExist(err) {
-		return "", err
+	return dir, trust.Path(dir, trust.Data) // somebody may have made a directory on the path meanwhile
+}
+
+// takeDir makes a directory, or takes one that is empty.
+func takeDir(dir string) error {
+	if err := mkdirAll(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := mkdir(dir); err == nil || !os.IsExist(err) {
+		return err
 	}
 	d, err := rootdir.Open(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer d.Close()
 	entries, err := d.List()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("%s is not empty", dir)
+		return fmt.Errorf("%s is not empty", dir)
 	}
-	return dir, d.Private()
+	return d.Private()
 }
 
 // mkdir makes a directory with our mode, whatever the umask removes.

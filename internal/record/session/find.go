@@ -143,9 +143,17 @@ func unnamed() (*Session, string, error) {
 		return nil, "", remedy.Add(fmt.Errorf("%w: %s", ErrAmbiguous, names(live)),
 			"say which: memgauge "+live[0].Meta.Name+" COMMAND …")
 	case len(all) == 0:
-		return nil, "", remedy.Add(ErrNone, "memgauge run -- python train.py starts one")
+		return nil, "", remedy.Add(fmt.Errorf("%w%s", ErrNone, elsewhere()), "memgauge run -- python train.py starts one")
 	}
 	return all[0], fmt.Sprintf("no live session; the newest finished one is %s (%s)", all[0].Meta.Name, all[0].Dir), nil
+}
+
+// elsewhere says why the place that the user named was not searched, behind what was not found; "" if it was.
+func elsewhere() string {
+	if note := HomeNote(); note != "" {
+		return "; " + note
+	}
+	return ""
 }
 
 func names(list []*Session) string {
@@ -184,7 +192,7 @@ func byName(name string) (*Session, error) {
 			return nil, fmt.Errorf("endpoint %q: %w: %s", name, ErrAmbiguous, names(found))
 		}
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w", name, ErrNone),
+	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w%s", name, ErrNone, elsewhere()),
 		"memgauge list -a shows the sessions that there are")
 }
 
@@ -211,7 +219,7 @@ func byPID(pid int) (*Session, error) {
 	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == strconv.Itoa(pid) }); i >= 0 {
 		return all[i], nil
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process", pid, ErrNone),
+	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process%s", pid, ErrNone, elsewhere()),
 		"memgauge list shows live sessions and their processes")
 }
 

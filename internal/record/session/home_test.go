@@ -55,6 +55,51 @@ func TestHomeOfAnotherUser(t *testing.T) {
 	check(theirs, "", theirs, "/root"+below)
 }
 
+// TestHomeOfAnotherUserIsTold: what is not found says that another place was searched than the user named.
+func TestHomeOfAnotherUserIsTold(t *testing.T) {
+	dir, theirs := open(t)
+	t.Setenv("MEMGAUGE_HOME", theirs)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "mine"))
+	_, _, last := unnamed()
+	_, name := byName("x")
+	_, pid := byPID(1 << 30)
+	for _, err := range []error{last, name, pid} {
+		want := theirs + " belongs to uid 12345"
+		if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), want) ||
+			!strings.HasSuffix(err.Error(), "sessions are in "+filepath.Join(dir, "mine/memgauge")) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestTakenDirectoryIsChecked: a directory that another user has put on the way while ours was made is seen.
+func TestTakenDirectoryIsChecked(t *testing.T) {
+	dir, theirs := open(t)
+	for _, kind := range []string{"empty", "missing"} {
+		way := filepath.Join(dir, kind)
+		ours := filepath.Join(way, "way", "ours")
+		meanwhile := func() {
+			err := errors.Join(os.Mkdir(way, 0o755), os.Mkdir(filepath.Join(theirs, kind), 0o755))
+			if kind == "empty" {
+				err = errors.Join(err, os.Mkdir(filepath.Join(theirs, kind, "ours"), 0o700))
+			}
+			err = errors.Join(err, os.Symlink(filepath.Join(theirs, kind), filepath.Dir(ours)))
+			if err == nil {
+				err = os.Lchown(filepath.Dir(ours), stranger, stranger)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := makeDirWith(ours, func(dir string) error {
+			meanwhile()
+			return os.MkdirAll(dir, 0o700) // as one that follows what is there
+		}); !errors.Is(err, trust.ErrOthers) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 func TestSessionOfAnotherUserIsRefused(t *testing.T) {
 	dir, theirs := open(t)
 	t.Setenv("MEMGAUGE_HOME", filepath.Join(dir, "home"))

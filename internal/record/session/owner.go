@@ -94,10 +94,10 @@ func checkFiles(dir string) error {
 // ownsRuntime distinguishes a runtime directory that was made for this very session from one that a copied session.json
 // names: the files in it are drained and removed.
 func (s *Session) ownsRuntime() bool {
-	var st syscall.Stat_t
-	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {
+	if !s.InPlace() {
 		return false
 	}
+	var st syscall.Stat_t
 	err := syscall.Lstat(s.Meta.Runtime, &st)
 	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && int(st.Uid) == os.Geteuid() &&
 		filepath.Base(s.Meta.Runtime) == s.Meta.ID

@@ -119,11 +119,17 @@ func (p *Process) describe(r ringFile) {
 	p.Argv = secret.Text(h.Info["argv"])
 }
 
+// InPlace reports whether the directory is the one that was made for the session, and no copy.
+func (s *Session) InPlace() bool {
+	var st syscall.Stat_t
+	err := syscall.Stat(s.Dir, &st)
+	return err == nil && DirID{uint64(st.Dev), st.Ino} == s.Meta.Dir
+}
+
 // Copied reports whether the directory is a copy, or the machine was restarted: then nothing of the session can be
 // alive.
 func (s *Session) Copied() bool {
-	var st syscall.Stat_t
-	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {
+	if !s.InPlace() {
 		return true
 	}
 	boot, err := proc.New("/proc").BootID()

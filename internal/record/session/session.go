@@ -261,8 +261,15 @@ func (s *Session) Touched() (last time.Time) {
 	return last
 }
 
+// maxEndPIDs bounds the processes that end.json names, so that it stays below maxMeta: each takes at most 13 bytes with
+// the indent. A job of days whose workers are made anew each epoch has more; the database has all.
+const maxEndPIDs = 50_000
+
 // SetEnd records how the session ended.
-func (s *Session) SetEnd(e End) error { return writeJSON(s.path(endFile), &e) }
+func (s *Session) SetEnd(e End) error {
+	e.PIDs = e.PIDs[:min(len(e.PIDs), maxEndPIDs)]
+	return writeJSON(s.path(endFile), &e)
+}
 
 func readJSON(path string, v any) error {
 	b, err := rootdir.ReadFile(path, maxMeta)
@@ -270,9 +277,22 @@ func readJSON(path string, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read %s: %w%s", path, err, where(err))
 	}
 	return nil
+}
+
+// where says at which byte of a file JSON is wrong.
+func where(err error) string {
+	var form *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &form):
+		return fmt.Sprintf(", at byte %d", form.Offset)
+	case errors.As(err, &kind):
+		return fmt.Sprintf(", at byte %d", kind.Offset)
+	}
+	return ""
 }
 
 // writeJSON replaces the file in one step, so that a reader never sees half of it.

@@ -265,13 +265,30 @@ func TestLocks(t *testing.T) {
 func TestDamagedFilesAreNamed(t *testing.T) {
 	home(t)
 	s := create(t, Options{Name: "a"})
-	for text, want := range map[string]string{"{": "session.json", `{"version": 9}`: "version 9"} {
+	for text, want := range map[string]string{"{": "session.json: unexpected end of JSON input, at byte 1",
+		`{"version": 9}`: "version 9", "{\"id\": \"\n\"}": "at byte 9", `{"version": 1, "uid": "x"}`: "at byte 25"} {
 		if err := os.WriteFile(filepath.Join(s.Dir, metaFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(s.Dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestManyProcesses: the end of a job with more processes than there may be pids can be read again.
+func TestManyProcesses(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	pids := make([]int, 1<<18)
+	for i := range pids {
+		pids[i] = 1<<22 - i // the largest that the kernel has (PID_MAX_LIMIT)
+	}
+	if err := s.SetEnd(End{State: "exited", PIDs: pids}); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok, err := s.End(); err != nil || !ok || len(e.PIDs) != maxEndPIDs || e.PIDs[0] != pids[0] {
+		t.Errorf("%d processes, %v", len(e.PIDs), err)
 	}
 }
 

@@ -106,7 +106,7 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown [
 		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n",
 			units.Count(int64(t.Events.Len())))
 	}
-	_, err := fmt.Fprint(w, fidelity(t, &base.Result, unknown), verdict(advice), note)
+	_, err := fmt.Fprint(w, lacking(base.Lacking)+fidelity(t, &base.Result, unknown), verdict(advice), note)
 	return err
 }
 

@@ -218,7 +218,7 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknow
 			}
 		}
 	}
-	_, err := fmt.Fprint(w, fidelity(t, ofRecorded(results), unknown), saved(t, results))
+	_, err := fmt.Fprint(w, lacking(results[0].Lacking)+fidelity(t, ofRecorded(results), unknown), saved(t, results))
 	return err
 }
 
@@ -239,6 +239,20 @@ func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 		return 0, false
 	}
 	return r.FirstPeak() - t.Recorded.Peak, true
+}
+
+// lacking says which events the replay had to make up or leave out; "" for none.
+func lacking(l replay.Lacking) string {
+	var b strings.Builder
+	if l.Frees > 0 {
+		plain.Fprintf(&b, "Frees that the history lacks: %s. The replay frees a block when its address is allocated again.\n",
+			units.Count(int64(l.Frees)))
+	}
+	if l.Allocations > 0 {
+		plain.Fprintf(&b, "Frees of blocks that the history has not allocated, left out: %s.\n",
+			units.Count(int64(l.Allocations)))
+	}
+	return b.String()
 }
 
 // fidelity says in a sentence how far the replay differs from the recording; "" if they agree to the byte.
@@ -355,6 +369,8 @@ type replayJSON struct {
 	Waste         float64    `json:"waste"`
 	DriverCalls   int64      `json:"driver_calls"`
 	Operations    int        `json:"operations"`
+	FreesAdded    int        `json:"frees_added"`
+	FreesLeftOut  int        `json:"frees_left_out"`
 	Seconds       float64    `json:"seconds"`
 	OOM           *oomJSON   `json:"oom"`
 	Turns         []turnJSON `json:"turns,omitempty"`
@@ -379,7 +395,7 @@ type turnJSON struct {
 
 func resultJSON(r *replay.Result) replayJSON {
 	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops,
-		r.Elapsed.Round(time.Microsecond).Seconds(), nil, nil}
+		r.Lacking.Frees, r.Lacking.Allocations, r.Elapsed.Round(time.Microsecond).Seconds(), nil, nil}
 	if len(r.Turns) > 1 {
 		for _, t := range r.Turns {
 			out.Turns = append(out.Turns, turnJSON(t))

@@ -47,7 +47,10 @@ func (a *commands) listCommand() *cobra.Command {
 
 func (a *commands) list(ctx context.Context, o listOptions) error {
 	sessions, left, err := ask.List(ctx, o.all)
-	if o.all {
+	if note := ask.Elsewhere(); note != "" {
+		fmt.Fprintf(a.Stderr, "memgauge: %s\n", note)
+	}
+	if o.all || len(sessions) == 0 {
 		a.tellLeftOut(left)
 	}
 	if err != nil {

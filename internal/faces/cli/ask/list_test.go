@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 var (
@@ -142,5 +147,26 @@ func TestTables(t *testing.T) {
 	if err := RunTables(t.Context(), from, TablesOptions{Names: []string{"nope"}}, 0, &bytes.Buffer{}); err == nil ||
 		!strings.Contains(err.Error(), `"nope"`) {
 		t.Error(err)
+	}
+}
+
+// TestListElsewhere: a list of another place than the user named says so.
+func TestListElsewhere(t *testing.T) {
+	env.Root(t)
+	dir := t.TempDir()
+	theirs := filepath.Join(dir, "theirs")
+	err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Mkdir(theirs, 0o755), os.Chown(theirs, 12345, 12345))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MEMGAUGE_HOME", theirs)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "mine"))
+	var out, said bytes.Buffer
+	a := &commands{&app.App{Stdout: &out, Stderr: &said}}
+	if err := a.list(t.Context(), listOptions{}); err != nil || out.Len() > 0 {
+		t.Errorf("%v, %s", err, &out)
+	}
+	if !strings.Contains(said.String(), theirs+" belongs to uid 12345") || strings.Count(said.String(), "\n") != 2 {
+		t.Errorf("%s", &said)
 	}
 }

@@ -28,7 +28,7 @@ import (
 
 type webOptions struct {
 	addr, tokenFile, cert, key string
-	open, allowEval            bool
+	open, allowEval, source    bool
 	snapshots                  []string
 }
 
@@ -56,6 +56,8 @@ func (a *commands) webCommand() *cobra.Command {
 	f.BoolVar(&o.open, "open", false, "open the page in the browser")
 	f.BoolVar(&o.allowEval, "allow-eval", false, "let the page run code in the trainer")
 	f.StringArrayVar(&o.snapshots, "snapshot", nil, "show the memory snapshot in `FILE`; may be given again")
+	f.BoolVar(&o.source, "source", false,
+		"the --snapshot files were recorded on this machine: show lines of the Python files that they name")
 	f.StringVar(&o.tokenFile, "token-file", "", "take the token from `FILE`, of at least 16 characters")
 	f.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with this certificate (PEM `FILE`)")
 	f.StringVar(&o.key, "tls-key", "", "the certificate's key (PEM `FILE`)")
@@ -80,7 +82,10 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 			return fmt.Errorf("web: --snapshot: %w", err)
 		}
 	}
-	opts.Snapshots = o.snapshots
+	if o.source && len(o.snapshots) == 0 {
+		return app.Usage(errors.New("web: --source is about the files of --snapshot"))
+	}
+	opts.Snapshots, opts.Source = o.snapshots, o.source
 	switch {
 	case a.Job != nil:
 		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}

@@ -1,0 +1,102 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// TestFloodOfAnAsker: whoever asks the hub more than it can answer fills a line of its own, and others are answered.
+func TestFloodOfAnAsker(t *testing.T) {
+	h := open(t, nil)
+	hub := env.Must[*Conn](t)(h.Connect())
+	defer hub.Close()
+	ask := DialOptions{URL: h.o.Addr, Token: h.o.Ask}
+	early := env.Must[*Conn](t)(h.dialed(t, ask)) // before the hub hears anybody
+	flood := env.Must[*Conn](t)(h.dialed(t, ask))
+	free := make(chan struct{})
+	stop := env.Must[func()](t)(hub.HearAskers(func(m Msg) {
+		if place, _ := HubOf(m.Subject); place == flood.Place() {
+			<-free
+		}
+		_ = hub.Reply(m, []byte("yes"))
+	}))
+	for range 4 * othersWait {
+		if err := flood.Send(Hub(flood.Place(), "nodes"), flood.Inbox(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := flood.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := env.Must[*Conn](t)(h.dialed(t, ask))
+	for _, c := range []*Conn{early, late} {
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if b, err := c.Request(ctx, Hub(c.Place(), "nodes"), nil); err != nil || string(b) != "yes" {
+				t.Errorf("%q, %v", b, err)
+			}
+			cancel()
+		}
+	}
+	close(free)
+	stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := late.Request(ctx, Hub(late.Place(), "nodes"), nil); !errors.Is(err, ErrNobody) {
+		t.Errorf("a hub that hears nobody: %v", err)
+	}
+	for _, c := range []*Conn{early, flood, late} {
+		c.Close()
+	}
+	until(t, "their places are remembered", func() bool {
+		h.Server.mu.Lock()
+		defer h.Server.mu.Unlock()
+		return len(h.places) == 0 && len(h.askers) == 0
+	})
+}
+
+// TestPlaceOfAnother: nobody speaks from the place of another who asks, nor hears what the hub answers there; and there
+// is no place that is none.
+func TestPlaceOfAnother(t *testing.T) {
+	h := open(t, nil)
+	ask := DialOptions{URL: h.o.Addr, Token: h.o.Ask}
+	a, b := env.Must[*Conn](t)(h.dialed(t, ask)), env.Must[*Conn](t)(h.dialed(t, ask))
+	wrong := make(chan error, 8)
+	b.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { wrong <- err })
+	if err := b.Send(Hub(a.Place(), "nodes"), b.Inbox(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{askInbox(a.Place()) + ".>", "_INBOX.ask.>", Hub(b.Place(), ">")} {
+		if _, err := b.nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = b.Flush(t.Context())
+	for range 4 {
+		if err := <-wrong; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Error(err)
+		}
+	}
+	for _, place := range []string{"", "a.b", "*", ">", rand.Text() + ".x"} {
+		conf, err := pinned(h.o.Ask.Pin, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := nats.Connect(h.Addr(), nats.Secure(conf), nats.TLSHandshakeFirst(),
+			nats.UserInfo(askUser+place, h.o.Ask.Secret))
+		if err == nil {
+			nc.Close()
+			t.Errorf("%q is a place", place)
+		}
+	}
+	if n := h.Refused()[whyPlace]; n != 5 {
+		t.Errorf("%d were counted", n)
+	}
+}
