@@ -43,7 +43,7 @@ func checkDevice(at, fd int, name string) error {
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFREG:
 		return fmt.Errorf("%w: %s was no file a moment ago", ErrRefused, name)
-	case dir.Mode&unix.S_ISVTX != 0 && trust.Foreign(st.Uid): // such as /tmp
+	case dir.Mode&(unix.S_ISVTX|unix.S_IWOTH) != 0 && trust.Foreign(st.Uid): // such as /tmp
 		return remedy.Add(fmt.Errorf("%w: %s is %s of uid %d, who would get what is written", ErrRefused, name,
 			Kind(infoOf(name, &st).Mode), st.Uid), "name another file")
 	case kind == unix.S_IFIFO:

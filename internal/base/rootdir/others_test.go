@@ -102,7 +102,7 @@ func TestLinksInSharedDirectories(t *testing.T) {
 		}
 		return dir
 	}
-	shared, theirs := links(os.ModeSticky|0o777), links(0o755)
+	shared, open, theirs := links(os.ModeSticky|0o777), links(0o777), links(0o755)
 	check := func(path string, good bool) {
 		t.Helper()
 		d, err := Open(path)
@@ -121,9 +121,11 @@ func TestLinksInSharedDirectories(t *testing.T) {
 		}
 	}
 	env.As(t, user, func() {
-		check(filepath.Join(shared, name(user)), true)
-		check(filepath.Join(shared, name(0)), true) // the directory's owner
-		check(filepath.Join(shared, name(stranger)), false)
+		for _, dir := range []string{shared, open} {
+			check(filepath.Join(dir, name(user)), true)
+			check(filepath.Join(dir, name(0)), true) // the directory's owner
+			check(filepath.Join(dir, name(stranger)), false)
+		}
 		check(filepath.Join(theirs, name(stranger)), true)
 	})
 }
@@ -145,8 +147,8 @@ func pipe(t *testing.T, path string, uid int) *os.File {
 // A stranger's pipe in a directory like /tmp gets nothing.
 func TestDevicesOfOthers(t *testing.T) {
 	env.Root(t)
-	shared, private := openTo(t, os.ModeSticky|0o777), openTo(t, 0o755)
-	for dir, refused := range map[string]bool{shared: true, private: false} {
+	for mode, refused := range map[os.FileMode]bool{os.ModeSticky | 0o777: true, 0o777: true, 0o755: false} {
+		dir := openTo(t, mode)
 		own, theirs, roots := filepath.Join(dir, "own"), filepath.Join(dir, "theirs"), filepath.Join(dir, "roots")
 		r := pipe(t, own, user)
 		pipe(t, roots, 0)

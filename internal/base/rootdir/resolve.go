@@ -102,7 +102,8 @@ func leads(fd int) (string, error) {
 
 // followable refuses a link that somebody else can have put there, and can aim anew at any moment. Root follows only
 // its own. In a directory where everybody may put one, such as /tmp, all follow only their own and those of the
-// directory's owner: the kernel's rule where fs.protected_symlinks is set (may_follow_link in fs/namei.c).
+// directory's owner: the kernel's rule where fs.protected_symlinks is set (may_follow_link in fs/namei.c), but without
+// the sticky bit too.
 func followable(at int, name string, uid uint32) error {
 	foreign := os.Geteuid() == 0 && trust.Foreign(uid)
 	if !foreign && int(uid) != os.Geteuid() {
@@ -110,8 +111,7 @@ func followable(at int, name string, uid uint32) error {
 		if err := unix.Fstat(at, &dir); err != nil {
 			return err
 		}
-		const shared = unix.S_ISVTX | unix.S_IWOTH
-		foreign = dir.Mode&shared == shared && uid != dir.Uid
+		foreign = dir.Mode&unix.S_IWOTH != 0 && uid != dir.Uid
 	}
 	if foreign {
 		return fmt.Errorf("%s is a link that %w, uid %d", name, ErrForeign, uid)

@@ -97,6 +97,20 @@ func allocatorSettings(pid int) map[string]string {
 	return found
 }
 
+// maxPrinted bounds what code of ours may print: a million of PyTorch's blocks take 30 MB. What the process does in its
+// place is its own affair.
+const maxPrinted = 64 << 20
+
+// bounded keeps what a process prints, and refuses what is beyond.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(text []byte) (int, error) {
+	if b.Len()+len(text) > maxPrinted {
+		return 0, fmt.Errorf("the process answers with more than %s", units.Bytes(maxPrinted))
+	}
+	return b.Buffer.Write(text)
+}
+
 // askAgent runs code of ours in a process, and returns its last expression's value and what it prints.
 func askAgent(ctx context.Context, socket, code string, patience time.Duration) (value, printed string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -106,7 +120,7 @@ func askAgent(ctx context.Context, socket, code string, patience time.Duration) 
 		return "", "", err
 	}
 	defer c.Close()
-	var out bytes.Buffer
+	var out bounded
 	r, err := c.Eval(ctx, wire.Eval{Timeout: patience, Code: code, Place: wire.PlaceBeside, Own: true}, &out,
 		io.Discard)
 	if err != nil {

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -85,7 +84,7 @@ func (j Job) Record(ctx context.Context, q api.RecordRequest) (r api.RecordReply
 // history has the agent call a function of gauges.history, and returns its result as text.
 func history(ctx context.Context, p session.Process, call string, place wire.Place, timeout time.Duration) (string,
 	error) {
-	var said bytes.Buffer
+	var said bounded
 	// binds no name in the program
 	code := `print(__import__("memgauge._agent.gauges.history", fromlist=["on"]).` + call + ")"
 	r := evalIn(ctx, wire.Eval{Timeout: timeout, Code: code, Place: place, Own: true}, p, &said, &said)

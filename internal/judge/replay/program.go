@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
@@ -22,6 +23,8 @@ type program struct {
 	opening int // events that belong to the opening: a burst of segment_free
 	lacking Lacking
 	top     uint64
+
+	patience time.Duration // processor time of a replay, beside what its operations have
 }
 
 // op is one step of a program, 32 bytes.
@@ -50,7 +53,7 @@ const (
 const maxStreams = 1 << 16
 
 func newProgram(t *snapshot.Trace, collects bool) *program {
-	p := &program{opening: t.Events.Burst(), ops: make([]op, 0, t.Events.Len()+1)}
+	p := &program{patience: maxTime, opening: t.Events.Burst(), ops: make([]op, 0, t.Events.Len()+1)}
 	b := builder{program: p, held: make(map[uint64]slotOf, len(t.Live)), numbers: map[uint64]uint16{},
 		lastStream: ^uint64(0)}
 	for _, live := range t.Live {

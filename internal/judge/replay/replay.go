@@ -12,6 +12,7 @@ import (
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/fake"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
 
@@ -101,6 +102,16 @@ const Unlimited = 0
 // virtual memory counts pages of 2 MiB, so a file of two lines could keep it busy for ever.
 const maxNeed = 1 << 40
 
+// errTakesLong says that a replay was given up. A file can hold a history with which an allocator's searches are long.
+var errTakesLong = errors.New("it takes longer than any program's allocations do")
+
+// The processor time of a replay is maxTime, and maxTimePerOp for each operation. Operations of recorded histories take
+// 1 to 20 µs.
+const (
+	maxTime      = 30 * time.Second
+	maxTimePerOp = 200 * time.Microsecond
+)
+
 // room is the size of a device in bytes; Unlimited becomes a multiple of what the program ever held.
 func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
 	if capacity != Unlimited {
@@ -175,12 +186,17 @@ func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capa
 	}
 	p := &player{a: a, driver: d, program: prog, exact: s.Recorded, held: make([]alloc.Ptr, prog.slots),
 		out: &Result{Setting: s.Name, Recorded: s.Recorded}}
+	p.until = cpu() + prog.patience + time.Duration(turns)*time.Duration(len(prog.ops))*maxTimePerOp
 	p.segments = (a.Policy() == alloc.Torch) && !s.Options.ExpandableSegments
 	if err := p.open(t, &s.Options); err != nil {
 		return nil, fmt.Errorf("replay: %w: %w", errOpening, err)
 	}
 	began := cpu()
-	if err := p.repeat(ctx, t, turns); err != nil {
+	err = p.repeat(ctx, t, turns)
+	if errors.Is(err, errTakesLong) {
+		return nil, remedy.Add(fmt.Errorf("replay: %s: %w", s.Name, err), "leave that policy or setting out")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	p.out.Elapsed = cpu() - began
@@ -214,16 +230,21 @@ type player struct {
 	*program
 	a        *alloc.Allocator
 	driver   *driver
-	exact    bool        // the settings are those of the recording
-	segments bool        // it has the same segments as the recorded one, if that was PyTorch's
-	held     []alloc.Ptr // by slot
-	missed   bool        // a segment was given back that the replayed allocator doesn't have, or that isn't idle
-	first    int         // events of the turns before
+	exact    bool          // the settings are those of the recording
+	segments bool          // it has the same segments as the recorded one, if that was PyTorch's
+	held     []alloc.Ptr   // by slot
+	missed   bool          // a segment was given back that the replayed allocator doesn't have, or that isn't idle
+	first    int           // events of the turns before
+	until    time.Duration // the thread's processor time at which it is given up
 	out      *Result
 }
 
 // checkEvery is how many operations pass between checks of the context; a few ms.
 const checkEvery = 4096
+
+// timeEvery is how many operations pass between looks at the clock, which take 0.2 µs: some 50 ms where each searches
+// all that it can.
+const timeEvery = 64
 
 func (p *player) play(ctx context.Context, again bool) error {
 	for i := range p.ops {
@@ -275,9 +296,20 @@ func (p *player) driven(o *op) error {
 	return nil
 }
 
-func (p *player) alloc(o *op) error {
-	ptr, err := p.a.Alloc(o.size, alloc.Stream(p.streams[o.stream]))
+// count counts an operation, and gives the replay up when its time is over.
+func (p *player) count() error {
+	if p.out.Ops%timeEvery == 0 && cpu() > p.until {
+		return errTakesLong
+	}
 	p.out.Ops++
+	return nil
+}
+
+func (p *player) alloc(o *op) error {
+	if err := p.count(); err != nil {
+		return err
+	}
+	ptr, err := p.a.Alloc(o.size, alloc.Stream(p.streams[o.stream]))
 	if len(p.driver.next) > 0 {
 		p.driver.next = p.driver.next[:0]
 	}
@@ -290,9 +322,11 @@ func (p *player) alloc(o *op) error {
 }
 
 func (p *player) free(slot int) error {
+	if err := p.count(); err != nil {
+		return err
+	}
 	ptr := p.held[slot]
 	p.held[slot] = 0
-	p.out.Ops++
 	return p.a.Free(ptr)
 }
 

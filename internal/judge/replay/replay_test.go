@@ -2,14 +2,17 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -90,6 +93,21 @@ func TestRepeat(t *testing.T) {
 	none, err := Repeat(t.Context(), tr, setting(t, "torch", ""), 1<<40, 1)
 	if err != nil || none.Ops != once.Ops || !slices.Equal(none.Turns, once.Turns) {
 		t.Errorf("one turn: %+v, %v", none, err)
+	}
+}
+
+// TestReplayHasAnEnd: a replay is given up when its time is over, also in the steps between two turns.
+func TestReplayHasAnEnd(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(1, mib), give(1), take(2, mib))}
+	set := setting(t, "torch", "")
+	p := newProgram(tr, false)
+	p.patience = -time.Hour
+	if _, err := p.run(t.Context(), tr, set, 1<<30, 2); !errors.Is(err, errTakesLong) || remedy.Of(err) == "" {
+		t.Error(err)
+	}
+	late := &player{program: p, out: &Result{}}
+	if err := late.free(0); !errors.Is(err, errTakesLong) {
+		t.Error("a free: ", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/sock"
 	"github.com/memgauge/memgauge/internal/formats/wire"
@@ -32,7 +33,21 @@ const (
 	// endWait is how long a process may take to vanish after its socket has closed: the kernel closes descriptors
 	// before it frees a large address space.
 	endWait = 5 * time.Second
+	// askWait bounds the time in which an agent takes a request: it reads whenever it has the GIL.
+	askWait = HelloWait
+	// answerWait is how much longer than the code's own time its answer may take: the agent needs the GIL to give the
+	// code up, and to send what is left.
+	answerWait = HelloWait
+	// lateBytes is what an agent may send after that to a client that has taken its time. What waits in an honest one
+	// is 1 MiB of output and what the code was about to add, a value and a traceback.
+	lateBytes = 16 << 20
+	// maxSaid bounds an error's text, which an agent takes from its process: a reason fits into a few lines.
+	maxSaid = 2000
 )
+
+// errEndless means that the process does not end an answer whose time is over. Agents do; so it is not ours, or not
+// only, that answers there.
+var errEndless = errors.New("the process has not ended its answer, though the time for it is over")
 
 // Client speaks to the agent in one process. It serves one request at a time.
 type Client struct {
@@ -125,9 +140,10 @@ func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer
 	}
 	stop := context.AfterFunc(ctx, c.interrupt)
 	defer stop()
+	answer := answerOf(c.conn, e.Timeout)
 	var r Result
 	for {
-		f, err := wire.ReadFrame(c.conn)
+		f, err := answer.read()
 		if err != nil {
 			return r, fmt.Errorf("eval: %w", c.explain(ctx, err))
 		}
@@ -138,18 +154,70 @@ func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer
 	}
 }
 
+// answer reads the frames of one answer. How long they come is the target's word: of the bounds, only those here hold.
+type answer struct {
+	conn   net.Conn
+	began  time.Time
+	limit  time.Duration // on the time that is spent waiting for frames, 0 for none
+	waited time.Duration
+	late   int // bytes that came after the limit
+}
+
+// answerOf is the answer to a request whose code has so much time, 0 for no limit.
+func answerOf(conn net.Conn, timeout time.Duration) *answer {
+	a := &answer{conn: conn, began: time.Now()}
+	if timeout > 0 {
+		a.limit = timeout + answerWait
+	}
+	return a
+}
+
+// read returns the next frame. A client whose reader takes nothing for a while may come late for what was sent in time;
+// so time counts while we wait for the agent, and bytes count after it.
+func (a *answer) read() (wire.Frame, error) {
+	if a.limit == 0 {
+		return wire.ReadFrame(a.conn)
+	}
+	start := time.Now()
+	end := time.AfterFunc(a.limit-a.waited, func() { _ = a.conn.SetReadDeadline(time.Unix(1, 0)) })
+	f, err := wire.ReadFrame(a.conn)
+	inTime := end.Stop()
+	a.waited += time.Since(start)
+	if start.Sub(a.began) > a.limit {
+		a.late += len(f.Payload)
+	}
+	if !inTime || a.late > lateBytes {
+		return f, errEndless
+	}
+	return f, err
+}
+
+// said is an agent's reason, in one line.
+func said(payload []byte) string {
+	if len(payload) > maxSaid {
+		return plain.Line(strings.ToValidUTF8(string(payload[:maxSaid]), "")) + "…"
+	}
+	return plain.Line(string(payload))
+}
+
 // sendEval sends the request in a form that the agent knows. An agent before 1.2 runs all code beside the main thread
 // and records it. Our own requests are harmless there; other code is refused unless the user has requested that place.
 func (c *Client) sendEval(e wire.Eval) error {
 	if c.Hello.Minor >= 2 {
-		return wire.WriteFrame(c.conn, wire.FrameEvalAt, wire.AppendEvalAt(nil, e))
+		return c.send(wire.FrameEvalAt, wire.AppendEvalAt(nil, e))
 	}
 	if e.Place != wire.PlaceBeside {
 		err := errors.New("the process's agent is of an earlier version, which runs code beside the main thread only")
 		return remedy.Add(err,
 			"--beside runs it so; while PyTorch computes, code that changes tensors can end the process")
 	}
-	return wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e))
+	return c.send(wire.FrameEval, wire.AppendEval(nil, e))
+}
+
+// send sends a request, which the process need not take.
+func (c *Client) send(t wire.FrameType, payload []byte) error {
+	_ = c.conn.SetWriteDeadline(time.Now().Add(askWait))
+	return wire.WriteFrame(c.conn, t, payload)
 }
 
 // interrupt requests the end of the code, and bounds the wait for it.
@@ -182,7 +250,7 @@ func (r *Result) take(f wire.Frame, stdout, stderr io.Writer) (done bool, err er
 		r.Place, r.Waits, err = wire.ParsePlace(f.Payload)
 		return false, err
 	case wire.FrameError:
-		return false, fmt.Errorf("eval: the agent says: %s", f.Payload)
+		return false, fmt.Errorf("eval: the agent says: %s", said(f.Payload))
 	case wire.FrameDone:
 		d, err := wire.ParseDone(f.Payload)
 		r.Outcome, r.Elapsed = d.Outcome, d.Elapsed
@@ -247,7 +315,7 @@ func (c *Client) read(ctx context.Context) (wire.Frame, error) {
 // request sends a request that has one frame for an answer.
 func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) (wire.Frame,
 	error) {
-	if err := wire.WriteFrame(c.conn, t, payload); err != nil {
+	if err := c.send(t, payload); err != nil {
 		return wire.Frame{}, err
 	}
 	f, err := c.read(ctx)
@@ -255,7 +323,7 @@ func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, 
 	case err != nil:
 		return f, fmt.Errorf("%s: %w", t, err)
 	case f.Type == wire.FrameError:
-		return f, fmt.Errorf("%s: the agent says: %s", t, f.Payload)
+		return f, fmt.Errorf("%s: the agent says: %s", t, said(f.Payload))
 	case f.Type != want:
 		return f, fmt.Errorf("%s: %w: answered with %s", t, wire.ErrCorrupt, f.Type)
 	}

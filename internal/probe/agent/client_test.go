@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,4 +195,69 @@ func TestClientRefuses(t *testing.T) {
 		func(c net.Conn) { _ = wire.WriteFrame(c, wire.FrameValue, nil) })
 	check("it hung up", nil, func(net.Conn) {})
 	check("frame of", wire.ErrCorrupt, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) })
+}
+
+// hostile is a client of a process that says what send sends, until its reader has gone.
+func hostile(t *testing.T, send func(w io.Writer) error) net.Conn {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for send(theirs) == nil {
+		}
+		theirs.Close()
+	})
+	t.Cleanup(func() {
+		ours.Close()
+		theirs.Close()
+		all.Wait()
+	})
+	return ours
+}
+
+// TestEndlessAnswers: an answer that does not end is given up, whether the process says much, or nothing, or little for
+// ever. What was sent in time to a client that comes late is read.
+func TestEndlessAnswers(t *testing.T) {
+	output := func(n int) func(w io.Writer) error {
+		return func(w io.Writer) error { return wire.WriteFrame(w, wire.FrameOutput, make([]byte, n)) }
+	}
+	silent := func(w io.Writer) error { _, err := w.(net.Conn).Read(make([]byte, 1)); return err }
+	drain := func(a *answer) (got int, err error) {
+		for {
+			f, err := a.read()
+			if err != nil {
+				return got, err
+			}
+			got += len(f.Payload)
+		}
+	}
+	for name, send := range map[string]func(w io.Writer) error{"flood": output(1 << 16), "silence": silent} {
+		got, err := drain(&answer{conn: hostile(t, send), began: time.Now().Add(-time.Hour), limit: time.Second})
+		if !errors.Is(err, errEndless) || got > lateBytes {
+			t.Errorf("%s: %d bytes, then %v", name, got, err)
+		}
+	}
+	_, err := drain(&answer{conn: hostile(t, output(1)), began: time.Now(), limit: time.Hour, waited: time.Hour})
+	if !errors.Is(err, errEndless) {
+		t.Errorf("drops: %v", err)
+	}
+	left := 8
+	got, err := drain(&answer{began: time.Now().Add(-2 * time.Hour), limit: time.Hour,
+		conn: hostile(t, func(w io.Writer) error {
+			if left--; left < 0 {
+				return io.EOF
+			}
+			return output(1 << 19)(w)
+		})})
+	if !errors.Is(err, io.EOF) || got != 4<<20 {
+		t.Errorf("a late client: %d bytes, then %v", got, err)
+	}
+}
+
+// TestSaidIsOneLine: an agent's reason forges no line of ours, and has an end.
+func TestSaidIsOneLine(t *testing.T) {
+	got := said(bytes.Repeat([]byte("no\nhint: run this\x1b[2J "), 1000))
+	if strings.ContainsAny(got, "\n\x1b") || len(got) > 3*maxSaid {
+		t.Errorf("%d bytes: %q", len(got), got[:100])
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +56,7 @@ func (d *Door) HandRing(ctx context.Context, f *os.File) error {
 	text, fds, err := d.ask(ctx, "ring", int(f.Fd()))
 	closeAll(fds)
 	if err == nil && text != "ok" {
-		err = fmt.Errorf("the agent says: %s", text)
+		err = fmt.Errorf("the agent says: %s", said([]byte(text)))
 	}
 	return err
 }
@@ -63,7 +65,7 @@ func (d *Door) HandRing(ctx context.Context, f *os.File) error {
 func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
 	text, fds, err := d.ask(ctx, "new")
 	if err == nil && (text != "connection" || len(fds) != 1) {
-		err = fmt.Errorf("the agent says: %s", text)
+		err = fmt.Errorf("the agent says: %s", said([]byte(text)))
 	}
 	if err != nil {
 		closeAll(fds)
@@ -71,7 +73,67 @@ func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
 	}
 	f := os.NewFile(uintptr(fds[0]), "agent")
 	defer f.Close() // FileConn copies it
-	return net.FileConn(f)
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return sharedConn(conn)
+}
+
+// shared is a connection whose socket the target may have kept a copy of, with which it shares the flags: without
+// O_NONBLOCK a read would wait where no deadline and no signal's handler ends it. So no call here may block, whatever
+// the flags say.
+type shared struct {
+	*net.UnixConn
+	raw syscall.RawConn
+}
+
+func sharedConn(conn net.Conn) (net.Conn, error) {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("the agent has sent something else than a unix socket")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return shared{c, raw}, nil
+}
+
+func (s shared) Read(b []byte) (n int, err error) {
+	waited := s.raw.Read(func(fd uintptr) bool {
+		n, _, err = unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch {
+	case waited != nil:
+		return 0, waited
+	case err != nil:
+		return 0, os.NewSyscallError("recvfrom", err)
+	case n == 0 && len(b) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (s shared) Write(b []byte) (written int, err error) {
+	for written < len(b) {
+		var n int
+		waited := s.raw.Write(func(fd uintptr) bool {
+			n, err = unix.SendmsgN(int(fd), b[written:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if waited != nil {
+			return written, waited
+		}
+		if err != nil {
+			return written, os.NewSyscallError("sendmsg", err)
+		}
+		written += n
+	}
+	return written, nil
 }
 
 // ask sends one message and reads one. Another client of the same door may read our answer, and we theirs: the answers

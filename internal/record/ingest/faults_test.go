@@ -366,6 +366,62 @@ func FuzzDirectory(f *testing.F) {
 	})
 }
 
+// TestImpossibleGauges: a process may write whatever it likes into its ring. What no process can have is NULL, so that
+// sums over the rows of a session are numbers, and so are quotients.
+func TestImpossibleGauges(t *testing.T) {
+	g := newRig(t)
+	r := g.ring(wiretest.Options{Slots: 256})
+	for i, v := range []uint64{1, maxGauge + 1, 1 << 62, 1<<63 - 1, 1 << 63} {
+		step := uint32(i + 1)
+		begin, end := wire.Trace{Step: step, TS: 1 << 62, Stage: 0, Device: -1}, wire.Trace{Step: step, Stage: 1, TS: v}
+		for _, x := range []*wire.Trace{&begin, &end} {
+			x.Allocated, x.MaxAllocated, x.Cached, x.MaxCached = v, v, v, v
+			r.Append(x)
+		}
+		r.Append(&wire.Device{Step: step, Allocated: v, MaxAllocated: v, Reserved: v, MaxReserved: v})
+		r.Append(&wire.Host{Step: step, RSS: v, Anon: v, MaxRSS: v})
+		r.Append(&wire.Heap{Step: step, HeapInUse: v, HeapHeld: v, PyBlocks: v})
+		r.Append(&wire.StepEnd{Step: step, Duration: v})
+		r.Append(&wire.Overhead{NS: v, Count: v, Covered: v, Gap: v})
+		r.Append(&wire.Tensors{Bytes: v})
+		r.Append(&wire.Objects{Length: v, Bytes: v})
+	}
+	g.drain()
+	rows := &g.sink.rows
+	if len(rows.Steps) != 5 || len(rows.Trace) != 10 || len(rows.Devices) != 5 || len(rows.Tensors) != 5 ||
+		len(rows.Objects) != 5 || len(rows.Overheads) != 5 {
+		t.Fatalf("%d, %d, %d, %d, %d, %d rows", len(rows.Steps), len(rows.Trace), len(rows.Devices),
+			len(rows.Tensors), len(rows.Objects), len(rows.Overheads))
+	}
+	var times, things []int64
+	for i := range rows.Steps {
+		s, d, x, o, n := &rows.Steps[i], &rows.Devices[i], &rows.Overheads[i], &rows.Objects[i], &rows.Tensors[i]
+		if s.Steps < 1 {
+			t.Errorf("step %d stands for %d", s.Step, s.Steps)
+		}
+		times = append(times, s.DurationNS, x.NS, x.CoveredNS)
+		things = append(things, s.RSS, s.Anon, s.MaxRSS, s.Allocated, s.MaxAllocated, s.Reserved, s.MaxReserved,
+			s.HeapInUse, s.HeapHeld, s.PyBlocks, d.Allocated, d.MaxAllocated, d.Reserved, d.MaxReserved, x.Count, x.Gap,
+			o.Length, o.Bytes, n.Bytes)
+	}
+	for i := range rows.Trace {
+		x := &rows.Trace[i]
+		times = append(times, x.OffsetNS, x.DurationNS)
+		things = append(things, x.Allocated, x.MaxAllocated, x.Cached, x.MaxCached, x.AllocatedDelta,
+			x.MaxAllocatedDelta)
+	}
+	for _, n := range times {
+		if n != model.Null && (n < -maxNS || n > maxNS) {
+			t.Errorf("%d ns", n)
+		}
+	}
+	for _, n := range things {
+		if n != model.Null && (n < -maxGauge || n > maxGauge) {
+			t.Errorf("%d bytes or things", n)
+		}
+	}
+}
+
 // TestGapParts: what ends after a gap is not matched with what began before it, but the order within the step goes on.
 func TestGapParts(t *testing.T) {
 	g := newRig(t)

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"math"
-
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 )
@@ -143,7 +141,7 @@ func (d *rowBuilder) trace(slot *[wire.SlotSize]byte) {
 		Step: int64(t.Step), Micro: max(s.roots-1, 0), Seq: s.rows, Stage: model.Stage(t.Stage), Device: t.Device,
 		Allocated: gauge(t.Allocated), MaxAllocated: gauge(t.MaxAllocated), Cached: gauge(t.Cached),
 		MaxCached: gauge(t.MaxCached), AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null,
-		OffsetNS: int64(t.TS - s.first), DurationNS: model.Null,
+		OffsetNS: min(max(int64(t.TS-s.first), -maxNS), maxNS), DurationNS: model.Null,
 	}
 	s.rows++
 	if t.Device == hostDevice {
@@ -185,7 +183,7 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 		if f.name != t.Name {
 			continue
 		}
-		row.DurationNS = int64(t.TS - f.ts)
+		row.DurationNS = nanoseconds(t.TS - f.ts) // what ends before it begins has none
 		if f.device == t.Device {
 			row.AllocatedDelta = difference(row.Allocated, f.alloc)
 			row.MaxAllocatedDelta = difference(row.MaxAllocated, f.max)
@@ -259,7 +257,7 @@ func (d *rowBuilder) endStep(t *wire.StepEnd) {
 	}
 	row := model.Step{
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
-		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
+		Step: int64(t.Step), Steps: max(int32(t.Steps), 1), DurationNS: nanoseconds(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
 		RSS: gauge(host.RSS), Anon: gauge(host.Anon), MaxRSS: gauge(host.MaxRSS),
 		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
@@ -320,8 +318,8 @@ func (d *rowBuilder) overhead(s *[wire.SlotSize]byte) {
 	o.Decode(s)
 	d.in.batch.Overheads = append(d.in.batch.Overheads, model.Overhead{
 		Time: d.micros(o.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Part: d.r.Name(o.Name),
-		NS: gauge(o.NS), Count: gauge(o.Count), Steps: int64(o.Steps), CoveredNS: gauge(o.Covered), Gap: gauge(o.Gap),
-		Measured: o.Flags&1 != 0,
+		NS: nanoseconds(o.NS), Count: gauge(o.Count), Steps: int64(o.Steps), CoveredNS: nanoseconds(o.Covered),
+		Gap: gauge(o.Gap), Measured: o.Flags&1 != 0,
 	})
 }
 
@@ -336,9 +334,21 @@ func (d *rowBuilder) unknown(s *[wire.SlotSize]byte) {
 	l.unknown++
 }
 
-// gauge converts a 64-bit value of a record. A value that was not taken, or is impossibly large, becomes Null.
-func gauge(v uint64) int64 {
-	if v > math.MaxInt64 {
+// What a process says of itself is added up in questions, whose sums have 63 bits. So what no process can have is as if
+// it had not been taken.
+const (
+	maxGauge = 1 << 50 // bytes or things; no machine has a PiB
+	maxNS    = 1 << 57 // 4 years
+)
+
+// gauge converts bytes or a count of a record. A value that was not taken, or is impossibly large, becomes Null.
+func gauge(v uint64) int64 { return atMost(v, maxGauge) }
+
+// nanoseconds is gauge for times.
+func nanoseconds(v uint64) int64 { return atMost(v, maxNS) }
+
+func atMost(v, most uint64) int64 {
+	if v > most {
 		return model.Null
 	}
 	return int64(v)

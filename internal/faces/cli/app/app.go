@@ -243,6 +243,12 @@ func IsCommand(root *cobra.Command, name string) bool {
 	})
 }
 
+var furtherLines = strings.NewReplacer("\n\n", "\n\n  ", "\n", "\n  ")
+
+// indented moves all lines of a text but the first away from the margin, where our own lines begin. So a file's name
+// with a line break in it, or a reason that another process gives, forges no hint of ours.
+func indented(text string) string { return furtherLines.Replace(strings.TrimRight(text, "\n")) }
+
 // Report prints an error with its remedy, and returns the exit code.
 func (a *App) Report(err error) int {
 	if err == nil {
@@ -253,9 +259,9 @@ func (a *App) Report(err error) int {
 		return exit.code
 	}
 	err = wordGroups(err)
-	fmt.Fprintf(a.Stderr, "memgauge: %v\n", err)
+	fmt.Fprintf(a.Stderr, "memgauge: %s\n", indented(err.Error()))
 	if hint := remedy.Of(err); hint != "" {
-		fmt.Fprintf(a.Stderr, "hint: %s\n", hint)
+		fmt.Fprintf(a.Stderr, "hint: %s\n", indented(hint))
 	}
 	switch {
 	case exit != nil:
