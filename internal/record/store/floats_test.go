@@ -10,7 +10,8 @@ import (
 func TestFloats(t *testing.T) {
 	db := open(t, Options{})
 	const sql = `SELECT i::TINYINT, -i::SMALLINT, i::INTEGER, i << 40, i::UTINYINT, i::USMALLINT, i::UINTEGER,
- i::UBIGINT, (i / 4)::FLOAT, i / 8, i % 2 = 1, CASE WHEN i % 3 > 0 THEN i END FROM range(5000) r(n), (SELECT n % 100 AS i)`
+ i::UBIGINT,
+ (i / 4)::FLOAT, i / 8, i % 2 = 1, CASE WHEN i % 3 > 0 THEN i END FROM range(5000) r(n), (SELECT n % 100 AS i)`
 	n := 0.0
 	err := Floats(t.Context(), db, sql, func(v []float64) {
 		i := math.Mod(n, 100)
