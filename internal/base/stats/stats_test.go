@@ -3,6 +3,7 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -34,6 +35,31 @@ func TestOrder(t *testing.T) {
 
 // TestTrendUnderNoise: where there is no trend, 1 in 1000 may pass a test at 0.001; where there is one, it is found and
 // lies in its interval.
+// TestSelection compares with sorting, on values of which many are equal, or not numbers.
+func TestSelection(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		xs := make([]float64, 1+r.IntN(200))
+		for i := range xs {
+			if xs[i] = float64(r.IntN(1 + r.IntN(1000))); r.IntN(300) == 0 {
+				xs[i] = math.NaN()
+			}
+		}
+		sorted := slices.Sorted(slices.Values(xs))
+		for _, q := range []float64{0, r.Float64(), 0.5, 1} {
+			at := q * float64(len(xs)-1)
+			i := int(at)
+			want := sorted[i]
+			if i+1 < len(xs) {
+				want += (at - float64(i)) * (sorted[i+1] - sorted[i])
+			}
+			if got := Quantile(xs, q); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Fatalf("quantile %v of %v is %v, not %v", q, xs, got, want)
+			}
+		}
+	}
+}
+
 func TestTrendUnderNoise(t *testing.T) {
 	noises := map[string]func(r *rand.Rand) func(int) float64{
 		"white": func(r *rand.Rand) func(int) float64 { return func(int) float64 { return r.NormFloat64() } },

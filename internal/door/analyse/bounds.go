@@ -34,7 +34,6 @@ type Sources struct {
 	files    map[string]*outline
 	parsed   int // files, for tests
 	censuses censuses
-	hosts    hosts
 }
 
 // of reads a file that was not changed since a time; nil where it says nothing.

@@ -36,10 +36,18 @@ func (l *loader) objects() error {
 	if err := l.newObjects(c); err != nil {
 		return err
 	}
-	for _, r := range c.rows {
+	count := map[int32]int{}
+	for i := range c.rows {
+		count[c.rows[i].group.PID]++
+	}
+	for pid, n := range count {
+		l.process(pid).Objects = make([]model.ObjectGroup, 0, n)
+	}
+	for i := range c.rows {
+		r := &c.rows[i]
 		p := l.process(r.group.PID)
-		r.group.Step = l.censusStep(r.step, float64(r.us))
 		p.Objects = append(p.Objects, r.group)
+		p.Objects[len(p.Objects)-1].Step = l.censusStep(r.step, float64(r.us))
 	}
 	if len(c.rows) > mostRows {
 		*c = censuses{read: c.read}
@@ -89,9 +97,11 @@ func (l *loader) objectsAfter(c *censuses) error {
 		c.last = max(c.last, r.us)
 	}
 	c.read += len(c.rows) - before
-	slices.SortStableFunc(c.rows, func(a, b seen) int {
-		return cmp.Or(cmp.Compare(a.group.Census, b.group.Census), cmp.Compare(a.us, b.us))
-	})
+	if len(c.rows) > before {
+		slices.SortStableFunc(c.rows, func(a, b seen) int {
+			return cmp.Or(cmp.Compare(a.group.Census, b.group.Census), cmp.Compare(a.us, b.us))
+		})
+	}
 	return err
 }
 

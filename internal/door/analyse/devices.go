@@ -9,19 +9,57 @@ import (
 
 // deviceSeries reads floors of each device's allocator.
 func (l *loader) deviceSeries() error {
-	sql := fmt.Sprintf(`WITH s AS (SELECT *, reserved - allocated AS cached FROM python.step_devices WHERE %[1]s%[2]s),
- w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
- SELECT pid, device, arg_min(step, allocated), min(allocated)::DOUBLE, arg_min(step, reserved), min(reserved)::DOUBLE,
- arg_min(step, max_allocated), min(max_allocated)::DOUBLE, arg_min(step, cached), min(cached)::DOUBLE
- FROM s JOIN w USING (pid) GROUP BY pid, device, floor((step - low) / width) ORDER BY pid, device, max(step)`, training,
-		l.bound(), buckets)
-	return l.all(sql, func(v []any) {
-		d := device(l.process(integer[int32](v[0])), fmt.Sprint(v[1]))
-		add(&d.Allocated, v[2], v[3])
-		add(&d.Reserved, v[4], v[5])
-		add(&d.Peak, v[6], v[7])
-		add(&d.Cached, v[8], v[9])
+	type place struct {
+		pid    int32
+		device float64 // its number in the database
+	}
+	type one struct {
+		floors
+		name string
+	}
+	extents, by := map[int32]*extent{}, map[place]*one{}
+	var order []place
+	sql := fmt.Sprintf(`SELECT pid, device::VARCHAR, enum_code(device), coalesce(inference, true), min(step), max(step)
+ FROM python.step_devices WHERE step%s GROUP BY pid, device, coalesce(inference, true) ORDER BY pid, device`, l.upTo())
+	err := l.all(sql, func(v []any) {
+		at := place{integer[int32](v[0]), number(v[2])}
+		e := extents[at.pid]
+		if e == nil {
+			e = newExtent(l.extents[at.pid].hasTraining())
+			extents[at.pid] = e
+		}
+		if !e.counts(v[3] == true) {
+			return
+		}
+		e.widen(number(v[4]), number(v[5]))
+		if by[at] == nil {
+			by[at] = &one{floors{count: 4}, word(v[1])}
+			order = append(order, at)
+		}
 	})
+	if err != nil || len(by) == 0 {
+		return err
+	}
+	sql = `SELECT pid, enum_code(device), coalesce(inference, true), step, allocated, reserved, max_allocated
+ FROM python.step_devices WHERE step` + l.upTo()
+	err = l.floats(sql, func(v []float64) {
+		at := place{int32(v[0]), v[1]}
+		d, e := by[at], extents[at.pid]
+		if d == nil || !e.counts(v[2] != 0) {
+			return
+		}
+		i, step := e.bucket(v[3]), v[3]
+		d.take(i, 0, step, v[4])
+		d.take(i, 1, step, v[5])
+		d.take(i, 2, step, v[6])
+		d.take(i, 3, step, v[5]-v[4])
+	})
+	for _, at := range order {
+		d := device(l.process(at.pid), by[at].name)
+		d.Allocated, d.Reserved = by[at].series(0), by[at].series(1)
+		d.Peak, d.Cached = by[at].series(2), by[at].series(3)
+	}
+	return err
 }
 
 // device is a process's by its name; it is made when it is first met.

@@ -3,6 +3,8 @@ package analyse
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -21,17 +23,16 @@ func (l *loader) ends() error {
 		return nil
 	}
 	l.over = l.o.Over
-	if err := l.spent(); err != nil {
-		return err
-	}
-	var kills [][2]float64 // pid (0: not known), µs
-	err := l.all(`SELECT name, coalesce(pid, 0), epoch_us(ts)::DOUBLE FROM memgauge.events WHERE name IN ('end', 'oom_kill')`, func(v []any) {
-		if fmt.Sprint(v[0]) == "end" {
+	l.spent()
+	var kills []event
+	for _, e := range l.events {
+		switch e.name {
+		case "end":
 			l.over = true
-		} else {
-			kills = append(kills, [2]float64{number(v[1]), number(v[2])})
+		case "oom_kill":
+			kills = append(kills, e)
 		}
-	})
+	}
 	end := l.end()
 	if p := l.processes[l.trainer]; p != nil && l.most > 0 {
 		l.over = l.over || p.Gone
@@ -39,7 +40,7 @@ func (l *loader) ends() error {
 	for pid, p := range l.processes {
 		p.Gone = p.Gone || l.over
 		for _, k := range kills {
-			if k[0] == float64(pid) || p.Gone && math.Abs(k[1]-l.seen[pid]) < atOnce {
+			if k.pid == pid || p.Gone && math.Abs(k.us-l.seen[pid]) < atOnce {
 				p.Killed, p.Gone, p.Spent = true, true, detect.OfHost
 			}
 		}
@@ -48,22 +49,21 @@ func (l *loader) ends() error {
 			p.Ended = true
 		}
 	}
-	return err
+	return nil
 }
 
 // spent tells which processes ended with an allocation that failed. One that the program caught ends nothing.
-func (l *loader) spent() error {
-	return l.all(`SELECT pid, b FROM memgauge.events WHERE name = 'oom' AND pid IS NOT NULL
- AND text NOT LIKE '%the program went on%' ORDER BY ts`, func(v []any) {
-		p := l.processes[integer[int32](v[0])]
-		switch device := number(v[1]); {
-		case p == nil:
-		case device < 0:
+func (l *loader) spent() {
+	for _, e := range l.events {
+		p := l.processes[e.pid]
+		switch {
+		case e.name != "oom" || e.pid == 0 || p == nil || strings.Contains(e.text, "the program went on"):
+		case e.b < 0:
 			p.Spent = detect.OfHost
 		default:
-			p.Spent = fmt.Sprintf("cuda:%.0f", device)
+			p.Spent = fmt.Sprintf("cuda:%.0f", e.b)
 		}
-	})
+	}
 }
 
 // firstSeen is the time of a process's first sample, in µs since the epoch.
@@ -74,12 +74,43 @@ func (l *loader) firstSeen(p *detect.Process) float64 {
 	return l.from0 + 1e6*p.Anon.Steps[0]
 }
 
-// boosts tells which processes train boosted trees, and with what.
-func (l *loader) boosts() error {
-	return l.all(`SELECT pid, string_agg(DISTINCT text, ' and ' ORDER BY text) FROM memgauge.events
- WHERE name = 'boosting' AND pid IS NOT NULL GROUP BY pid`, func(v []any) {
-		if p := l.processes[integer[int32](v[0])]; p != nil {
-			p.Boosts = word(v[1])
-		}
+// event is a row of memgauge.events.
+type event struct {
+	name, text string
+	pid        int32   // 0: not known
+	us, b      float64 // us: since the epoch
+}
+
+// happened reads the events that a verdict goes by. Which processes train boosted trees, and with what, it tells at
+// once.
+func (l *loader) happened() error {
+	err := l.all(`SELECT name, coalesce(pid, 0), epoch_us(ts), b, coalesce(text, '') FROM memgauge.events
+ WHERE name IN ('end', 'exit', 'oom', 'oom_kill', 'boosting') ORDER BY ts`, func(v []any) {
+		l.events = append(l.events, event{name: word(v[0]), pid: integer[int32](v[1]), us: number(v[2]),
+			b: number(v[3]), text: word(v[4])})
 	})
+	boosts := map[int32][]string{}
+	for _, e := range l.events {
+		if e.name == "boosting" && e.pid != 0 && e.text != "" {
+			boosts[e.pid] = append(boosts[e.pid], e.text)
+		}
+	}
+	for pid, with := range boosts {
+		if p := l.processes[pid]; p != nil {
+			slices.Sort(with)
+			p.Boosts = strings.Join(slices.Compact(with), " and ")
+		}
+	}
+	return err
+}
+
+// exits are when processes began to end, in µs since the epoch.
+func (l *loader) exits() map[int32]float64 {
+	at := map[int32]float64{}
+	for _, e := range l.events {
+		if e.name == "exit" {
+			at[e.pid] = e.us
+		}
+	}
+	return at
 }

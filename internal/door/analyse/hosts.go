@@ -1,100 +1,198 @@
 package analyse
 
 import (
-	"fmt"
+	"cmp"
+	"math"
 	"slices"
 
-	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
-// mostReadings of the host are remembered from one judging to the next, 4 MB: a day's and more at one a second.
-const mostReadings = 100_000
-
-// hosts is how the host's memory went until a moment behind which nothing of it comes any more.
-type hosts struct {
-	track
-	trainer int32 // the process whose steps the readings have
-	rows    int64 // of the tables until then: fewer later, where the oldest were thinned or dropped
-	read    int   // rows, of all readings, for tests
+// reading is what was read of the host at a moment, in bytes, and the last step that had ended by then.
+type reading struct {
+	us, total, available float64
+	made                 at
 }
 
-// limits reads what host memory runs into first, and how what is charged to it went.
+// hosts are the readings of the host, in order of time.
+type hosts struct {
+	list []reading
+	next int // that the last step was told to
+}
+
+// hostRows reads the host, of very long runs the younger part.
+func (l *loader) hostRows() error {
+	var list []reading
+	err := l.floats(`SELECT epoch_us(ts), total, available FROM host.memory`, func(v []float64) {
+		if len(list) >= 2*MaxReadings {
+			list = slices.Clone(list[MaxReadings:])
+		}
+		list = append(list, reading{us: v[0], total: v[1], available: v[2], made: at{us: math.Inf(-1)}})
+	})
+	byTime := func(a, b reading) int { return cmp.Compare(a.us, b.us) }
+	if !slices.IsSortedFunc(list, byTime) {
+		slices.SortStableFunc(list, byTime)
+	}
+	l.hosts.list = list[max(0, len(list)-MaxReadings):]
+	return err
+}
+
+// step tells the first reading after a step's end of it. passed makes the others know.
+func (h *hosts) step(us, step float64) {
+	h.next = seek(h.list, h.next, us, func(r *reading) float64 { return r.us })
+	if h.next < len(h.list) && h.list[h.next].made.before(us, step) {
+		h.list[h.next].made = at{step, us}
+	}
+}
+
+// seek is the index of the first of a list in order of time that is not before a moment. Moments mostly come in order:
+// it begins where the last one was.
+func seek[T any](list []T, from int, us float64, of func(*T) float64) int {
+	const near = 8
+	for i := from; i < len(list) && i < from+near; i++ {
+		if of(&list[i]) >= us && (i == 0 || of(&list[i-1]) < us) {
+			return i
+		}
+	}
+	i, _ := slices.BinarySearchFunc(list, us, func(x T, us float64) int { return cmp.Compare(of(&x), us) })
+	return i
+}
+
+func (a at) before(us, step float64) bool { return a.us < us || a.us == us && a.step < step }
+
+// passed hands steps on to later readings.
+func (h *hosts) passed() {
+	for i := 1; i < len(h.list); i++ {
+		if before := h.list[i-1].made; h.list[i].made.before(before.us, before.step) {
+			h.list[i].made = before
+		}
+	}
+}
+
+// cgroup is what was read of one at a moment, in bytes; NaN where it was not.
+type cgroup struct {
+	us, current, limit, inactive, active, dirty, writeback, slab, shmem, anon float64
+}
+
+// least is the one of a moment's cgroups with the least room, of those that count; nil for none.
+func least(list []cgroup, counts func(c *cgroup) bool) (found *cgroup) {
+	room := func(c *cgroup) float64 {
+		if r := c.limit - c.current; !math.IsNaN(r) {
+			return r
+		}
+		return math.Inf(1)
+	}
+	for i := range list {
+		if c := &list[i]; counts(c) && (found == nil || room(c) < room(found)) {
+			found = c
+		}
+	}
+	return found
+}
+
+// cgroups reads those that the job is in, and calls moment for each moment's.
+func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
+	var list []cgroup
+	err := l.floats(`SELECT epoch_us(ts), current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback,
+ slab_reclaimable, shmem, anon FROM cgroup.memory`, func(v []float64) {
+		list = append(list, cgroup{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]})
+	})
+	byTime := func(a, b cgroup) int { return cmp.Compare(a.us, b.us) }
+	if !slices.IsSortedFunc(list, byTime) {
+		slices.SortStableFunc(list, byTime)
+	}
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && list[to].us == list[from].us {
+			to++
+		}
+		moment(list[from].us, list[from:to])
+		from = to
+	}
+	return err
+}
+
+// limits reads what host memory runs into first, and how what is charged to it went: of each moment as HostSQL has it.
 func (l *loader) limits() error {
-	if read, err := l.has("host.memory"); err != nil || !read || l.end() == 0 {
-		return err
-	}
-	known := &hosts{}
-	if s := l.o.Sources; s != nil && l.o.Until == 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		known = &s.hosts
-	}
-	if err := l.forgetHosts(known); err != nil {
-		return err
-	}
-	host := known.track
-	host.readings = slices.Clone(host.readings)
-	until, settled := l.asOf(), l.end()
-	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
-		settled = c.last() // a reading behind it may yet get a later step
-	}
-	kept, count := known.track, len(known.readings)
-	err := l.all(fmt.Sprintf(HostSQL, int64(known.last), MaxReadings), func(v []any) {
-		known.read++
-		us := number(v[0])
-		if us > until && len(host.readings) > 0 {
+	l.hosts.passed()
+	var host track
+	next, until := 0, l.asOf()
+	add := func(r *reading, c *cgroup) {
+		if r.us > until && len(host.readings) > 0 {
 			return
 		}
-		host.addHost(us, v)
-		if us <= settled {
-			kept, count = host, len(host.readings)
+		host.addHost(r, c, l.samples.at(r.us).file)
+	}
+	err := l.cgroups(func(us float64, list []cgroup) {
+		for ; next < len(l.hosts.list) && l.hosts.list[next].us < us; next++ {
+			add(&l.hosts.list[next], nil)
 		}
+		if next < len(l.hosts.list) && l.hosts.list[next].us == us {
+			add(&l.hosts.list[next], least(list, func(*cgroup) bool { return true }))
+			next++
+		}
+		l.unmapped(us, list)
 	})
-	l.host = host.room(l.end())
-	if err != nil || count > mostReadings {
-		*known = hosts{read: known.read}
-		return err
+	for ; next < len(l.hosts.list); next++ {
+		add(&l.hosts.list[next], nil)
 	}
-	known.track, known.trainer = kept, l.trainer
-	known.readings = slices.Clone(host.readings[:count])
-	known.rows, err = l.hostRows(known.last)
+	if end := l.end(); end != 0 {
+		l.host = host.room(end)
+	}
 	return err
 }
 
-// addHost adds a row of HostSQL.
-func (t *track) addHost(us float64, v []any) {
-	h := forecast.Host{Total: orUnknown(v[2]), Available: orUnknown(v[3]), Current: orUnknown(v[4]),
-		Limit: orUnknown(v[5]), InactiveFile: orUnknown(v[6]), Active: orUnknown(v[7]), Dirty: orUnknown(v[8]),
-		Writeback: orUnknown(v[9]), SlabReclaimable: orUnknown(v[10])}
+// addHost adds a reading of the host, with that of the job's cgroup and with what its processes map of files.
+func (t *track) addHost(r *reading, c *cgroup, mapped float64) {
+	h := forecast.Host{Total: orUnknown(r.total), Available: orUnknown(r.available), Current: -1, Limit: -1,
+		InactiveFile: -1, Active: -1, Dirty: -1, Writeback: -1, SlabReclaimable: -1}
+	if c != nil {
+		h.Current, h.Limit, h.InactiveFile = orUnknown(c.current), orUnknown(c.limit), orUnknown(c.inactive)
+		h.Active, h.Dirty = orUnknown(c.active), orUnknown(c.dirty)
+		h.Writeback, h.SlabReclaimable = orUnknown(c.writeback), orUnknown(c.slab)
+	}
 	room := h.Room()
-	limit := room.Limit
+	size := room.Limit
 	if room.Kind == "host" { // in a cgroup it is what the host has left; people know its size
-		limit = h.Total
+		size = h.Total
 	}
-	t.add(us, number(v[1]), float64(room.Used), float64(room.Used), number(v[11]), float64(room.Limit),
-		room.Kind+" "+units.Bytes(limit).String())
+	t.add(r.us, r.made.step, float64(room.Used), float64(room.Used), plus(mapped, 0), float64(room.Limit))
+	t.kind, t.size = room.Kind, size
 }
 
-// forgetHosts forgets what is known where the tables have other rows of that time now, or others' steps count.
-func (l *loader) forgetHosts(known *hosts) error {
-	if len(known.readings) == 0 {
-		return nil
+// orUnknown is -1 for what was not read.
+func orUnknown(v float64) int64 {
+	if math.IsNaN(v) {
+		return -1
 	}
-	rows, err := l.hostRows(known.last)
-	if rows != known.rows || l.trainer != known.trainer {
-		*known = hosts{read: known.read}
-	}
-	return err
+	return int64(v)
 }
 
-// hostRows counts what HostSQL reads up to a time.
-func (l *loader) hostRows(until float64) (rows int64, err error) {
-	for _, table := range []string{"host.memory", "cgroup.memory", "process.memory"} {
-		sql := fmt.Sprintf("SELECT count(*) FROM %s WHERE epoch_us(ts) <= %d", table, int64(until))
-		if err := l.all(sql, func(v []any) { rows += integer[int64](v[0]) }); err != nil {
-			return 0, err
-		}
+const (
+	// besideBytes is what a cgroup may hold beside the job's processes for these to be alone in it: a collector and a
+	// shell or two.
+	besideBytes = 128 << 20
+	// besideShare of the job's own memory is what the counts differ by: they are not read at the same moment.
+	besideShare = 1.1
+)
+
+// unmapped takes the shared memory that is charged to the job's cgroup and that no process maps: files in memory whose
+// descriptors alone are kept, blocks in /dev/shm that nobody removed. What several processes map counts once for each
+// of them, so that what is left is never too much. A cgroup with processes of others beside the job's says nothing of
+// the job: what these put into shared memory looks the same. Their anonymous memory shows them.
+func (l *loader) unmapped(us float64, list []cgroup) {
+	c := l.clocks[l.trainer]
+	if c == nil || len(c.us) < 2 || l.most == 0 || us < c.first() || us > min(c.last(), l.until) {
+		return
 	}
-	return rows, nil
+	job := l.samples.at(us)
+	own := least(list, func(c *cgroup) bool {
+		return !math.IsNaN(c.shmem) && !(c.anon > besideShare*job.anon+besideBytes)
+	})
+	if own == nil {
+		return
+	}
+	shmem := &l.process(l.trainer).Unmapped
+	shmem.Steps = append(shmem.Steps, c.at(us))
+	shmem.Bytes = append(shmem.Bytes, math.Max(0, own.shmem-plus(job.shmem, 0)))
 }

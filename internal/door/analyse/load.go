@@ -24,16 +24,13 @@ type Options struct {
 	Sources *Sources // what was read of the program before; nil: nothing
 }
 
-// buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of
-// eight.
-const buckets = 4096
-
 // Load reads what a verdict goes by.
 func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, error) {
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
-		seen: map[int32]float64{}, until: math.Inf(1)}
-	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.boosts, l.limits,
-		l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.unmapped, l.native}
+		seen: map[int32]float64{}, until: math.Inf(1), extents: map[int32]*extent{},
+		left: map[int32]float64{}}
+	steps := []func() error{l.span, l.hostRows, l.hostSeries, l.deviceSeries, l.identities, l.happened, l.memory,
+		l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.native}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)
@@ -45,18 +42,20 @@ func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, err
 // clock turns times into steps of a training process.
 type clock struct {
 	us, steps []float64
+	next      int // that the last time came before
 }
 
 // at gives the steps that had ended at a time, with the part of the one that was going on.
 func (c *clock) at(us float64) float64 {
-	i, found := slices.BinarySearch(c.us, us)
+	c.next = seek(c.us, c.next, us, func(us *float64) float64 { return *us })
+	i := c.next
 	switch {
 	case len(c.us) == 0:
 		return math.NaN()
-	case found || i == 0:
-		return c.steps[i]
 	case i == len(c.us):
 		return c.steps[i-1]
+	case c.us[i] == us || i == 0:
+		return c.steps[i]
 	}
 	share := (us - c.us[i-1]) / (c.us[i] - c.us[i-1])
 	return c.steps[i-1] + share*(c.steps[i]-c.steps[i-1])
@@ -72,10 +71,16 @@ type loader struct {
 	processes map[int32]*detect.Process
 	clocks    map[int32]*clock
 	seen      map[int32]float64 // µs since the epoch of a process's last sample
+	extents   map[int32]*extent // of python.steps
 	trainer   int32             // that made most steps
+	longest   int32             // that made most, whatever Options.Until says
 	most      float64           // steps; 0: there are none, and all goes by time
-	until     float64           // µs since the epoch; +Inf without a bound
-	from0     float64           // µs since the epoch of the first sample
+	left      map[int32]float64 // when workers that have ended were last seen, in µs since the epoch
+	events    []event           // in order
+	samples   sums
+	hosts     hosts
+	until     float64 // µs since the epoch; +Inf without a bound
+	from0     float64 // µs since the epoch of the first sample
 	host      detect.Limit
 	over      bool // nothing more will come
 	warnings  []string
@@ -107,6 +112,15 @@ func (l *loader) all(sql string, row func(v []any)) error {
 	return err
 }
 
+// floats is all for a statement of numbers.
+func (l *loader) floats(sql string, row func(v []float64)) error {
+	err := store.Floats(l.ctx, l.from, sql, row)
+	if errors.Is(err, store.ErrNoTable) {
+		return nil
+	}
+	return err
+}
+
 // process is made when it is first met.
 func (l *loader) process(pid int32) *detect.Process {
 	p := l.processes[pid]
@@ -132,59 +146,8 @@ func (l *loader) upTo() string {
 	return " >= 0"
 }
 
-// span finds who trains, and how long.
-func (l *loader) span() error {
-	// A process that trained is judged by its steps; one that only ran forwards, by those.
-	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE step > 0`+l.bound()+
-		` GROUP BY pid ORDER BY pid`, func(v []any) {
-		pid := integer[int32](v[0])
-		l.process(pid)
-		if n := number(v[1]); n > l.most {
-			l.most, l.trainer = n, pid
-		}
-	})
-}
-
 // training keeps rows of training where there are any: forwards before the first optimizer step count by themselves.
 const training = `(NOT inference OR pid NOT IN (SELECT pid FROM python.steps WHERE NOT inference))`
-
-// hostSeries reads floors of what the agent took at step ends: rows tell of the host whatever device they show besides.
-func (l *loader) hostSeries() error {
-	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE %[1]s%[2]s),
- w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
- SELECT pid, max(step), max(epoch_us(ts))::DOUBLE,
- arg_min(step, heap_in_use), min(heap_in_use)::DOUBLE, arg_min(step, anon), min(anon)::DOUBLE,
- arg_min(step, anon - heap_held), min(anon - heap_held)::DOUBLE, arg_min(step, py_blocks), min(py_blocks)::DOUBLE,
- sum(gc_full)::DOUBLE, max(rank)
- FROM s JOIN w USING (pid) GROUP BY pid, floor((step - low) / width) ORDER BY pid, 2`, training, l.bound(), buckets)
-	err := l.all(sql, func(v []any) {
-		pid := integer[int32](v[0])
-		p := l.process(pid)
-		c := l.clocks[pid]
-		if c == nil {
-			c = &clock{}
-			l.clocks[pid] = c
-		}
-		if n := len(c.us); n == 0 || number(v[2]) > c.us[n-1] { // a clock that was set back tells no order
-			c.us, c.steps = append(c.us, number(v[2])), append(c.steps, number(v[1]))
-		}
-		add(&p.Heap, v[3], v[4])
-		add(&p.Anon, v[5], v[6])
-		add(&p.Private, v[7], v[8])
-		add(&p.Blocks, v[9], v[10])
-		p.Full += orZero(v[11])
-		if v[12] != nil {
-			p.Rank = int(number(v[12]))
-		}
-	})
-	for pid, c := range l.clocks {
-		c.paces(l.processes[pid])
-	}
-	if c := l.clocks[l.trainer]; c != nil && l.o.Until > 0 && len(c.us) > 0 {
-		l.until = c.last()
-	}
-	return err
-}
 
 // late is the seconds a step takes, over the last quarter.
 func (c *clock) late() float64 {
@@ -229,10 +192,6 @@ func (c *clock) paces(p *detect.Process) {
 // identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the
 // job is judged but those that Python starts for itself.
 func (l *loader) identities() error {
-	gap, err := l.sampling()
-	if err != nil {
-		return err
-	}
 	const sql = `SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended)
  FROM process.tree GROUP BY pid ORDER BY pid`
 	return l.all(sql, func(v []any) {
@@ -246,81 +205,10 @@ func (l *loader) identities() error {
 		p.Prepares = p.ByTime && role == "trainer"
 		p.Command = fmt.Sprint(v[2])
 		p.Gone = l.o.Until == 0 && v[4] == true
-		if c := l.clocks[l.trainer]; c != nil {
-			// gone three samples and two steps before the end
-			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-3*gap-2*c.late()*1e6
+		if p.Worker && v[4] == true {
+			l.left[pid] = number(v[3])
 		}
 	})
-}
-
-// sampling is the µs between two samples of the job, the usual ones; 1 s where there are too few to tell.
-func (l *loader) sampling() (gap float64, err error) {
-	gap = 1e6
-	const sql = `SELECT median(us - before)::DOUBLE FROM
- (SELECT epoch_us(ts) AS us, lag(epoch_us(ts)) OVER (ORDER BY ts) AS before
- FROM (SELECT DISTINCT ts FROM process.memory))`
-	err = l.all(sql, func(v []any) {
-		if v[0] != nil {
-			gap = min(gap, number(v[0]))
-		}
-	})
-	return gap, err
-}
-
-// memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
-// "exit" a process is torn down: what Python gives back then says nothing about what it kept.
-func (l *loader) memory() error {
-	type series struct{ us, anon, shared, file, space, dirty []float64 }
-	by := map[int32]*series{}
-	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE,
- private_dirty::DOUBLE FROM process.memory
- LEFT JOIN (SELECT pid, max(ts) AS left_at FROM memgauge.events WHERE name = 'exit' GROUP BY pid) USING (pid)
- WHERE left_at IS NULL OR ts <= left_at ORDER BY pid, ts`
-	err := l.all(sql, func(v []any) {
-		pid := integer[int32](v[0])
-		if l.from0 == 0 || number(v[1]) < l.from0 {
-			l.from0 = number(v[1])
-		}
-		if l.processes[pid] == nil || number(v[1]) > l.until {
-			return
-		}
-		s := by[pid]
-		if s == nil {
-			s = &series{}
-			by[pid] = s
-		}
-		s.us = append(s.us, number(v[1]))
-		s.anon, s.shared = append(s.anon, orNaN(v[2])), append(s.shared, orNaN(v[3]))
-		s.file, s.space = append(s.file, orNaN(v[4])), append(s.space, orNaN(v[5]))
-		s.dirty = append(s.dirty, orNaN(v[6]))
-		l.seen[pid] = number(v[1])
-	})
-	for pid, s := range by {
-		p := l.processes[pid]
-		xs, ok := l.stepsOf(pid, s.us, p)
-		if !ok {
-			continue
-		}
-		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared},
-			detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
-		p.Unshared = detect.Series{Steps: xs, Bytes: s.dirty}
-		p.Dirty = detect.Series{Steps: xs, Bytes: written(s.dirty, s.anon)}
-		if l.clocks[pid] == nil {
-			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
-		}
-	}
-	return err
-}
-
-// written is what a process has written to of files that it has mapped: its dirty pages less the anonymous ones.
-func written(dirty, anon []float64) []float64 {
-	out := make([]float64, len(dirty))
-	for i := range out {
-		if out[i] = dirty[i] - anon[i]; out[i] < 0 { // some anonymous ones are shared with a child
-			out[i] = 0
-		}
-	}
-	return out
 }
 
 // stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies

@@ -52,14 +52,15 @@ type track struct {
 	readings    []forecast.Reading
 	first, last float64 // µs since the epoch
 	limit       float64
-	name        string // of the limit
+	kind        string // of the limit: cgroup, host, device
+	size        int64  // bytes, by which people know it
 }
 
-func (t *track) add(us, step, used, peak, mapped, limit float64, name string) {
+func (t *track) add(us, step, used, peak, mapped, limit float64) {
 	if len(t.readings) == 0 {
 		t.first = us
 	}
-	t.last, t.limit, t.name = us, limit, name
+	t.last, t.limit = us, limit
 	t.readings = append(t.readings, forecast.Reading{Time: (us - t.first) / 1e6, Step: step, Floor: used,
 		Peak: max(peak, used), Mapped: mapped})
 }
@@ -70,8 +71,8 @@ func (t *track) room(end float64) detect.Limit {
 	if len(t.readings) == 0 {
 		return detect.Limit{}
 	}
-	return detect.Limit{Name: t.name, Bytes: t.limit, Used: t.readings[len(t.readings)-1].Floor,
-		Readings: forecast.Thin(t.readings, kept), Lag: (end - t.last) / 1e6}
+	return detect.Limit{Name: t.kind + " " + units.Bytes(t.size).String(), Bytes: t.limit,
+		Used: t.readings[len(t.readings)-1].Floor, Readings: forecast.Thin(t.readings, kept), Lag: (end - t.last) / 1e6}
 }
 
 // asOf is until when readings count, in µs since the epoch: of a run that is over, and of one that is judged as of a
@@ -101,8 +102,8 @@ func (l *loader) deviceLimits() error {
 		if tracks[name] == nil {
 			tracks[name] = &track{}
 		}
-		tracks[name].add(us, number(v[2]), number(v[3]), number(v[4]), 0, total,
-			"device "+units.Bytes(number(v[9])).String())
+		tracks[name].add(us, number(v[2]), number(v[3]), number(v[4]), 0, total)
+		tracks[name].kind, tracks[name].size = "device", integer[int64](v[9])
 	})
 	for _, p := range l.processes {
 		for i := range p.Devices {
@@ -112,12 +113,4 @@ func (l *loader) deviceLimits() error {
 		}
 	}
 	return err
-}
-
-// orUnknown is -1 for NULL.
-func orUnknown(v any) int64 {
-	if v == nil {
-		return -1
-	}
-	return integer[int64](v)
 }

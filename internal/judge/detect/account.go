@@ -60,12 +60,19 @@ const guardedDetail = "; its length is tested"
 
 // accounts are all holders that censuses saw, in the order of their names.
 func (p Process) accounts() []account {
-	by := map[string]*account{}
-	at := func(key string) *account {
-		if by[key] == nil {
-			by[key] = &account{}
+	type key struct { // of tensors, or of an object
+		device       bool
+		role, holder string
+		object       objectKey
+	}
+	by := map[key]*account{}
+	at := func(k key) *account {
+		a := by[k]
+		if a == nil {
+			a = &account{}
+			by[k] = a
 		}
-		return by[key]
+		return a
 	}
 	more, states := p.trainsMore(), p.states()
 	for _, t := range p.Tensors {
@@ -74,13 +81,14 @@ func (p Process) accounts() []account {
 		}
 		device := strings.HasPrefix(t.Device, "cuda")
 		holder := HolderOf(t.Holder)
-		a := at("t\x00" + strconv.FormatBool(device) + t.Role + holder)
+		a := at(key{device: device, role: t.Role, holder: holder})
 		a.holder, a.site, a.kind, a.device, a.tensors = holder, cmp.Or(t.Site, a.site), t.Role, device, true
 		a.state = t.Role == "optimizer" && !more
 		a.trained = t.Role == "optimizer" || t.Role == "parameter"
 		a.add(float64(t.Step), float64(t.Count), float64(t.Bytes), unknownAs(t.Fresh), false)
 	}
-	for _, o := range p.Objects {
+	for i := range p.Objects {
+		o := p.Objects[i]
 		counted := o.Evidence == Count
 		if o.Step == model.Null || o.Evidence != "container" && o.Evidence != "hooks" && !counted {
 			continue
@@ -88,7 +96,7 @@ func (p Process) accounts() []account {
 		if counted {
 			o.Evidence = "container"
 		}
-		a := at(objectKey(o))
+		a := at(key{object: keyOf(&o)})
 		a.holder, a.site, a.kind, a.container = HolderOf(o.Holder), cmp.Or(o.Site, a.site), o.Type, true
 		size := unknownAs(o.Bytes)
 		if strings.HasPrefix(o.Detail, mapsOfFiles) { // as large as the files, however little of them is in memory
@@ -98,8 +106,10 @@ func (p Process) accounts() []account {
 		if counted && a.of != "" { // a census says more
 			continue
 		}
-		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
-			a.bound, _ = strconv.ParseFloat(m[1], 64)
+		if strings.Contains(o.Detail, " at most") {
+			if m := atMost.FindStringSubmatch(o.Detail); m != nil {
+				a.bound, _ = strconv.ParseFloat(m[1], 64)
+			}
 		}
 		a.guarded, a.of = strings.Contains(o.Detail, guardedDetail), o.Detail
 	}
@@ -107,15 +117,7 @@ func (p Process) accounts() []account {
 	for _, a := range by {
 		a.estimate()
 		a.trained = a.trained || states[a.holder]
-		if b := p.Bounds[a.holder]; a.container && a.bound == 0 {
-			a.bound, a.guarded, a.free = b.Items, a.guarded || b.Kind == Bounded && b.Items == 0, b.Kind == Unbounded
-			if a.bound > 0 && slices.Max(a.items) > exceeds*a.bound { // the lines are not about this container
-				a.bound = 0
-			}
-		}
-		if a.container && a.bound == 0 && a.stopped() {
-			a.bound = a.items[len(a.items)-1]
-		}
+		a.limit(p.Bounds[a.holder])
 		list = append(list, *a)
 	}
 	slices.SortFunc(list, func(a, b account) int {
@@ -124,20 +126,57 @@ func (p Process) accounts() []account {
 	return sameUnderTwoNames(list)
 }
 
+// limit finds what bounds a container: its own, what the program's lines say, or that it has stopped.
+func (a *account) limit(b Bound) {
+	if !a.container || a.bound != 0 {
+		return
+	}
+	a.bound, a.guarded, a.free = b.Items, a.guarded || b.Kind == Bounded && b.Items == 0, b.Kind == Unbounded
+	if a.bound > 0 && slices.Max(a.items) > exceeds*a.bound { // the lines are not about this container
+		a.bound = 0
+	}
+	if a.bound == 0 && a.stopped() {
+		a.bound = a.items[len(a.items)-1]
+	}
+}
+
 // sameUnderTwoNames folds accounts of what went by one path at some censuses and by another at the others: which is
 // found first depends on what runs at the moment. They end in the same name, are added to by the same line, and no
 // census saw both.
 func sameUnderTwoNames(list []account) (out []account) {
+	type likeness struct {
+		site, kind, name string
+		device, tensors  bool
+	}
+	type alike struct {
+		at    []int           // in out
+		steps map[float64]int // how many of them a census of the step saw
+	}
+	by := map[likeness]*alike{}
 	for _, a := range list {
-		i := slices.IndexFunc(out, func(b account) bool {
-			return a.site != "" && a.site == b.site && a.kind == b.kind && a.device == b.device &&
-				a.tensors == b.tensors && lastName(a.holder) == lastName(b.holder) && !meet(a.steps, b.steps)
-		})
-		if i < 0 {
+		if a.site == "" {
 			out = append(out, a)
 			continue
 		}
-		out[i] = out[i].with(a)
+		key := likeness{a.site, a.kind, lastName(a.holder), a.device, a.tensors}
+		those := by[key]
+		if those == nil {
+			those = &alike{steps: map[float64]int{}}
+			by[key] = those
+		}
+		i := -1
+		if !slices.ContainsFunc(a.steps, func(x float64) bool { return those.steps[x] == len(those.at) }) {
+			i = slices.IndexFunc(those.at, func(k int) bool { return !meet(a.steps, out[k].steps) })
+		}
+		for _, x := range a.steps {
+			those.steps[x]++
+		}
+		if i >= 0 {
+			out[those.at[i]] = out[those.at[i]].with(a)
+			continue
+		}
+		those.at = append(those.at, len(out))
+		out = append(out, a)
 	}
 	return out
 }

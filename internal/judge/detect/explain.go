@@ -3,7 +3,6 @@ package detect
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -270,9 +269,10 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	if !ok {
 		return nil
 	}
-	sizes, seenAt := history{}, sightings{steps: steps}
+	sizes, seenAt := map[string]history{}, sightings{steps: steps}
 	for _, t := range p.Tensors {
-		sizes.add(HolderOf(t.Holder), t.Census, float64(t.Bytes))
+		holder := HolderOf(t.Holder)
+		sizes[holder] = sizes[holder].with(t.Census, float64(t.Bytes))
 		seenAt.add(t.Holder, t.Census)
 	}
 	for _, o := range p.Objects {
@@ -282,7 +282,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	var list []suspect
 	for holder := range sizes {
-		from, shrank := sizes.rises(holder, first)
+		from, shrank := sizes[holder].rises(first)
 		span := seenAt.of(holder, sizes[holder], from, last, f.Start)
 		now, ok := byCensus[span.to][holder]
 		if !ok {
@@ -341,51 +341,32 @@ func span(steps map[int64]float64, start float64) (first, last int64, ok bool) {
 
 // objectSuspects reads the other evidence: containers, graphs, cycles, tracebacks, hooks, native memory.
 func (p Process) objectSuspects(f *Finding) (list []suspect) {
-	steps := map[int64]float64{}
-	for _, o := range p.Objects {
-		if o.Step != model.Null && o.Evidence != Count {
-			steps[o.Census] = float64(o.Step)
-		}
+	trails := p.trails
+	if trails == nil {
+		trails = p.follow()
 	}
-	first, last, ok := span(steps, f.Start)
+	first, last, ok := span(trails.seen.steps, f.Start)
 	if !ok {
 		return nil
 	}
 	more, states := p.trainsMore(), p.states()
-	rows, sizes, seenAt := map[string]map[int64]model.ObjectGroup{}, history{}, sightings{steps: steps}
-	for _, o := range p.Objects {
-		if o.Evidence == Count {
+	for _, t := range trails.list {
+		from, shrank := t.sizes.rises(first)
+		span := trails.seen.of(t.holder, t.sizes, from, last, f.Start)
+		o, before := t.at(span.to), &model.ObjectGroup{}
+		if o == nil {
 			continue
 		}
-		key := objectKey(o)
-		sizes.add(key, o.Census, sizeOf(o))
-		seenAt.add(o.Holder, o.Census)
-		if rows[key] == nil {
-			rows[key] = map[int64]model.ObjectGroup{}
-		}
-		rows[key][o.Census] = o
-	}
-	for _, t := range p.Tensors {
-		seenAt.add(t.Holder, t.Census)
-	}
-	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		from, shrank := sizes.rises(key, first)
-		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], from, last, f.Start)
-		o, ok := rows[key][span.to]
-		if !ok {
-			continue
-		}
-		before := model.ObjectGroup{}
 		if span.from != span.to {
-			before = rows[key][span.from]
+			before = cmp.Or(t.at(span.from), before)
 		}
-		s, ok := suspectOf(o, before, span.over, f.Unit())
+		s, ok := suspectOf(*o, *before, span.over, f.Unit())
 		if !ok || s.container && !more && states[s.holder] {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
-		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last) ||
-			strings.HasPrefix(o.Holder, loggers) && len(sizes[key]) < 2
+		s.fleeting = local(o.Holder) && span.fleeting(t.sizes, first, last) ||
+			strings.HasPrefix(o.Holder, loggers) && len(t.sizes) < 2
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}

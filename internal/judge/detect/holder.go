@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -56,34 +57,33 @@ type size struct {
 	value  float64
 }
 
-// history of holders by name, in the order of the censuses.
-type history map[string][]size
+// history of a holder, in the order of the censuses.
+type history []size
 
-func (h history) add(name string, census int64, value float64) {
-	list := h[name]
-	if n := len(list); n > 0 && list[n-1].census == census {
-		list[n-1].value += value
-		return
+// with counts what a census saw.
+func (h history) with(census int64, value float64) history {
+	if n := len(h); n > 0 && h[n-1].census == census {
+		h[n-1].value += value
+		return h
 	}
-	h[name] = append(list, size{census, value})
+	return append(h, size{census, value})
 }
 
 // rises says from which census on a holder has only grown: the first one, or where it was emptied once the one after
 // that, if enough censuses have seen it grow again. What is emptied now and then keeps nothing: shrank.
-func (h history) rises(name string, first int64) (from int64, shrank bool) {
-	list := h[name]
-	i := slices.IndexFunc(list, func(s size) bool { return s.census >= first })
+func (h history) rises(first int64) (from int64, shrank bool) {
+	i := slices.IndexFunc(h, func(s size) bool { return s.census >= first })
 	if i < 0 {
 		return first, false
 	}
-	for from = first; i+1 < len(list); i++ {
-		if list[i+1].value >= (1-shrinks)*list[i].value {
+	for from = first; i+1 < len(h); i++ {
+		if h[i+1].value >= (1-shrinks)*h[i].value {
 			continue
 		}
-		if from != first || len(list)-(i+1) < leastCensuses {
+		if from != first || len(h)-(i+1) < leastCensuses {
 			return first, true
 		}
-		from = list[i+1].census
+		from = h[i+1].census
 	}
 	return from, false
 }
@@ -183,4 +183,65 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 }
 
 // objectKey is what an object's row is compared by.
-func objectKey(o model.ObjectGroup) string { return o.Evidence + "\x00" + o.Type + "\x00" + o.Holder }
+type objectKey struct{ evidence, kind, holder string }
+
+func keyOf(o *model.ObjectGroup) objectKey { return objectKey{o.Evidence, o.Type, o.Holder} }
+
+// trail is what the censuses saw of one object.
+type trail struct {
+	objectKey
+	sizes history
+	rows  []*model.ObjectGroup // the last one of each size's census
+}
+
+// at is the row of a census; nil where it did not see the object.
+func (t *trail) at(census int64) *model.ObjectGroup {
+	i := slices.IndexFunc(t.sizes, func(s size) bool { return s.census == census })
+	if i < 0 {
+		return nil
+	}
+	return t.rows[i]
+}
+
+// trails are those of all objects in the order of their keys, and what the censuses looked at. They are the same for
+// every finding of a process.
+type trails struct {
+	list []*trail
+	seen sightings
+}
+
+func (p Process) follow() *trails {
+	out := &trails{seen: sightings{steps: map[int64]float64{}}}
+	by := map[objectKey]*trail{}
+	for i := range p.Objects {
+		o := &p.Objects[i]
+		if o.Evidence == Count {
+			continue
+		}
+		if o.Step != model.Null {
+			out.seen.steps[o.Census] = float64(o.Step)
+		}
+		t := by[keyOf(o)]
+		if t == nil {
+			t = &trail{objectKey: keyOf(o)}
+			by[t.objectKey] = t
+			out.list = append(out.list, t)
+		}
+		if t.sizes = t.sizes.with(o.Census, sizeOf(*o)); len(t.rows) < len(t.sizes) {
+			t.rows = append(t.rows, o)
+		}
+		t.rows[len(t.rows)-1] = o
+	}
+	slices.SortFunc(out.list, func(a, b *trail) int {
+		return cmp.Or(cmp.Compare(a.evidence, b.evidence), cmp.Compare(a.kind, b.kind), cmp.Compare(a.holder, b.holder))
+	})
+	for _, t := range out.list {
+		for _, s := range t.sizes {
+			out.seen.add(t.holder, s.census)
+		}
+	}
+	for _, t := range p.Tensors {
+		out.seen.add(t.Holder, t.Census)
+	}
+	return out
+}

@@ -73,6 +73,8 @@ type Process struct {
 	Full            float64          // full garbage collections seen
 	Bounds          map[string]Bound // of containers, by holder
 	Native          []NativeSeries   // by line, where native memory was sampled
+
+	trails *trails // of Objects, once they are needed
 }
 
 // OfHost is the host's memory in Process.Spent.
@@ -327,6 +329,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 		return out
 	}
 	accounts := p.accounts()
+	p.trails = p.follow()
 	for i := range out {
 		out[i].Last = max(p.Last, p.Steps())
 		p.explain(&out[i], accounts, in)

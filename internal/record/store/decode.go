@@ -136,27 +136,27 @@ func (t *text) bytes() []byte {
 func newReader(t duck.LogicalType) reader {
 	switch duck.GetTypeId(t) {
 	case duck.TypeBoolean:
-		return newFlat(func(p *uint8) any { return *p != 0 })
+		return newNumbers(func(p *uint8) any { return *p != 0 })
 	case duck.TypeTinyInt:
-		return newFlat(func(p *int8) any { return int64(*p) })
+		return newNumbers(func(p *int8) any { return int64(*p) })
 	case duck.TypeSmallInt:
-		return newFlat(func(p *int16) any { return int64(*p) })
+		return newNumbers(func(p *int16) any { return int64(*p) })
 	case duck.TypeInteger:
-		return newFlat(func(p *int32) any { return int64(*p) })
+		return newNumbers(func(p *int32) any { return int64(*p) })
 	case duck.TypeBigInt:
-		return newFlat(func(p *int64) any { return *p })
+		return newNumbers(func(p *int64) any { return *p })
 	case duck.TypeUTinyInt:
-		return newFlat(func(p *uint8) any { return uint64(*p) })
+		return newNumbers(func(p *uint8) any { return uint64(*p) })
 	case duck.TypeUSmallInt:
-		return newFlat(func(p *uint16) any { return uint64(*p) })
+		return newNumbers(func(p *uint16) any { return uint64(*p) })
 	case duck.TypeUInteger:
-		return newFlat(func(p *uint32) any { return uint64(*p) })
+		return newNumbers(func(p *uint32) any { return uint64(*p) })
 	case duck.TypeUBigInt:
-		return newFlat(func(p *uint64) any { return *p })
+		return newNumbers(func(p *uint64) any { return *p })
 	case duck.TypeFloat:
-		return newFlat(func(p *float32) any { return *p })
+		return newNumbers(func(p *float32) any { return *p })
 	case duck.TypeDouble:
-		return newFlat(func(p *float64) any { return *p })
+		return newNumbers(func(p *float64) any { return *p })
 	case duck.TypeHugeInt:
 		return newFlat(func(p *huge) any { return p.big() })
 	case duck.TypeVarchar:

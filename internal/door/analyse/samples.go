@@ -1,0 +1,154 @@
+package analyse
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/memgauge/memgauge/internal/base/stats"
+	"github.com/memgauge/memgauge/internal/judge/detect"
+)
+
+// What was sampled from outside is read table by table and joined here: of a day's rows a join in the database costs
+// more than all else that a verdict does.
+
+// sum is what all processes of the job had at a moment, in bytes; NaN where none was read.
+type sum struct{ us, shmem, anon, file float64 }
+
+// sums are in order of time.
+type sums struct {
+	list []sum
+	next int // that was asked for last
+}
+
+// add counts a process's sample.
+func (s *sums) add(us, shmem, anon, file float64) {
+	if n := len(s.list); n == 0 || s.list[n-1].us != us {
+		s.list = append(s.list, sum{us, math.NaN(), math.NaN(), math.NaN()})
+	}
+	at := &s.list[len(s.list)-1]
+	at.shmem, at.anon, at.file = plus(at.shmem, shmem), plus(at.anon, anon), plus(at.file, file)
+}
+
+// plus adds what was read; NaN was not.
+func plus(a, b float64) float64 {
+	switch {
+	case math.IsNaN(a):
+		return b
+	case math.IsNaN(b):
+		return a
+	}
+	return a + b
+}
+
+// sort puts the sums in order, and adds those of one moment.
+func (s *sums) sort() {
+	byTime := func(a, b sum) int { return cmp.Compare(a.us, b.us) }
+	if slices.IsSortedFunc(s.list, byTime) { // the moments of neighbours differ
+		return
+	}
+	old := s.list
+	slices.SortStableFunc(old, byTime)
+	s.list = nil
+	for _, x := range old {
+		s.add(x.us, x.shmem, x.anon, x.file)
+	}
+}
+
+// at is the sum of a moment.
+func (s *sums) at(us float64) sum {
+	s.next = seek(s.list, s.next, us, func(x *sum) float64 { return x.us })
+	if s.next == len(s.list) || s.list[s.next].us != us {
+		return sum{us, math.NaN(), math.NaN(), math.NaN()}
+	}
+	return s.list[s.next]
+}
+
+// usual is the µs between two moments, the usual ones; NaN where there are too few to tell.
+func (s *sums) usual() float64 {
+	if len(s.list) < 2 {
+		return math.NaN()
+	}
+	gaps := make([]float64, len(s.list)-1)
+	for i := range gaps {
+		gaps[i] = s.list[i+1].us - s.list[i].us
+	}
+	return stats.Median(gaps)
+}
+
+// sample is what a process had at a moment, in bytes; NaN where it was not read.
+type sample struct{ us, anon, shared, file, space, dirty float64 }
+
+// memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
+// "exit" a process is torn down: what Python gives back then says nothing about what it kept.
+func (l *loader) memory() error {
+	by, exits := map[int32][]sample{}, l.exits()
+	err := l.floats(`SELECT pid, epoch_us(ts), anon, shmem, file, vm_size, private_dirty FROM process.memory`,
+		func(v []float64) {
+			pid, x := int32(v[0]), sample{us: v[1], anon: v[2], shared: v[3], file: v[4], space: v[5], dirty: v[6]}
+			l.samples.add(x.us, x.shared, x.anon, x.file)
+			if exit, known := exits[pid]; known && x.us > exit {
+				return
+			}
+			if l.from0 == 0 || x.us < l.from0 {
+				l.from0 = x.us
+			}
+			if l.processes[pid] != nil && x.us <= l.until {
+				by[pid] = append(by[pid], x)
+				l.seen[pid] = max(l.seen[pid], x.us)
+			}
+		})
+	l.samples.sort()
+	for pid, list := range by {
+		l.sampled(pid, list)
+	}
+	if c := l.clocks[l.trainer]; c != nil {
+		gap := 1e6
+		if usual := l.samples.usual(); usual < gap {
+			gap = usual
+		}
+		for pid, us := range l.left {
+			// gone three samples and two steps before the end
+			l.process(pid).Ended = us < c.last()-3*gap-2*c.late()*1e6
+		}
+	}
+	return err
+}
+
+// sampled gives a process its samples.
+func (l *loader) sampled(pid int32, list []sample) {
+	byTime := func(a, b sample) int { return cmp.Compare(a.us, b.us) }
+	if !slices.IsSortedFunc(list, byTime) {
+		slices.SortStableFunc(list, byTime)
+	}
+	column := func(of func(x *sample) float64) []float64 {
+		out := make([]float64, len(list))
+		for i := range list {
+			out[i] = of(&list[i])
+		}
+		return out
+	}
+	p := l.processes[pid]
+	xs, ok := l.stepsOf(pid, column(func(x *sample) float64 { return x.us }), p)
+	if !ok {
+		return
+	}
+	series := func(of func(x *sample) float64) detect.Series { return detect.Series{Steps: xs, Bytes: column(of)} }
+	p.Shared, p.Mapped = series(func(x *sample) float64 { return x.shared }),
+		series(func(x *sample) float64 { return x.file })
+	p.Space, p.Unshared = series(func(x *sample) float64 { return x.space }),
+		series(func(x *sample) float64 { return x.dirty })
+	p.Dirty = series(func(x *sample) float64 { return written(x.dirty, x.anon) })
+	if l.clocks[pid] == nil {
+		p.Anon = series(func(x *sample) float64 { return x.anon })
+	}
+}
+
+// written is what a process has written to of files that it has mapped: its dirty pages less the anonymous ones, of
+// which some may be shared with a child.
+func written(dirty, anon float64) float64 {
+	if w := dirty - anon; !(w < 0) {
+		return w
+	}
+	return 0
+}
