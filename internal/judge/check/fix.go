@@ -50,14 +50,15 @@ func apply(data []byte, findings []Finding, good func([]byte, int) bool) (out []
 
 // Mend makes fixes until none is left that can be made: those that touch each other one after the other. left is what
 // is found afterwards; mended counts the findings that went.
-func Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int, err error) {
-	return mendWithin(path, data, rules, mendSteps*stepsFor(len(data)))
+func (p *Project) Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int,
+	err error) {
+	return p.mendWithin(path, data, rules, mendSteps*stepsFor(len(data)))
 }
 
 // mendWithin is Mend that ends when it has made its steps: what is not mended then is left.
-func mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
+func (p *Project) mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
 	err error) {
-	left, err = File(path, data, rules)
+	left, err = p.File(path, data, rules)
 	if err != nil {
 		return data, nil, 0, err
 	}
@@ -72,7 +73,7 @@ func mendWithin(path string, data []byte, rules Selection, steps int) (after []b
 			if !parses(text) {
 				return false
 			}
-			seen, err := inspect(path, text, rules)
+			seen, err := p.inspect(path, text, rules)
 			steps -= seen.steps
 			if err != nil || !seen.whole || fixable(seen.findings)+n > fixable(left) {
 				return false

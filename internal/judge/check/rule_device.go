@@ -68,6 +68,9 @@ var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_
 
 // rankZero reports whether a place runs on one rank only.
 func (f *file) rankZero(n node) bool {
+	if f.guardedElsewhere(f.function(n), oneRank) {
+		return true
+	}
 	for at := n.parent(); at.ok(); at = at.parent() {
 		if at.is("if_statement") && f.fits(rankWord, at.field("condition").text()) {
 			return true

@@ -37,7 +37,24 @@ func (f *file) findGrowths() (list []growth) {
 			}
 		}
 	}
-	return append(list, f.helped(list)...)
+	return append(append(list, f.helped(list)...), f.helpedElsewhere()...)
+}
+
+// helpedElsewhere are the calls of other files' helpers that add what they are given to a container.
+func (f *file) helpedElsewhere() (more []growth) {
+	if f.project == nil || !f.project.linked {
+		return nil
+	}
+	for _, c := range f.calls {
+		if t := f.foreign(c); t != nil {
+			for _, g := range t.grows {
+				if into, value := t.given(c, g.into), t.given(c, g.value); into.ok() && value.ok() {
+					more = append(more, growth{c.node, into, value, true})
+				}
+			}
+		}
+	}
+	return more
 }
 
 // helped are the calls of helpers that add what they are given to a container that they are given.
