@@ -50,15 +50,48 @@ func loadOnRanks(f *file, r *reporter) {
 			return // who names the place once knows of it: the other call is for one process
 		}
 	}
+	told := map[*function]bool{}
 	for _, c := range f.byName["load"] {
+		stmt := c.up("expression_statement").text()
 		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
-			f.rankZero(c.node) || f.fits(hostData, c.up("expression_statement").text()) {
+			f.rankZero(c.node) || f.fits(hostData, stmt) || f.fits(pretrained, stmt) || f.ofRank(c) ||
+			!f.savesFromGPU(c) || told[f.function(c.node)] {
 			continue
 		}
+		told[f.function(c.node)] = true // one mistake, however many files it loads
 		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
 			`map_location="cpu", or the rank's own device`)
 	}
 }
+
+// pretrained are weights that somebody else has saved, mostly from the CPU.
+var pretrained = regexp.MustCompile(`(?i)(pretrain|imagenet|restore_from|backbone|init_(model|weights|checkpoint)|` +
+	`teacher|vgg|resnet)`)
+
+// ofRank reports whether a path has the rank in it: each loads a file of its own.
+func (f *file) ofRank(c call) bool {
+	path := c.arg(0)
+	if b, ok := f.latest(f.function(c.node), f.plain(path), c.node); ok && b.value.ok() {
+		path = b.value
+	}
+	return f.fits(rankWord, path.text())
+}
+
+// savesFromGPU reports whether this file, or one that it imports, saves what is loaded here, from wherever it lies.
+func (f *file) savesFromGPU(c call) bool {
+	stmt := c.up("expression_statement").text()
+	if !strings.Contains(stmt, "load_state_dict") && !f.fits(checkpointName, stmt) {
+		return false
+	}
+	for _, s := range f.byName["save"] {
+		if text := s.text(); s.name == "torch.save" && !strings.Contains(text, "cpu") {
+			return true
+		}
+	}
+	return len(f.byName["save_checkpoint"]) > 0
+}
+
+var checkpointName = regexp.MustCompile(`(?i)(checkpoint|ckpt|resume|state_dict|snapshot|latest|last)`)
 
 // hostData is what people save that lies in the CPU's memory: features, schedulers, vocabularies.
 var hostData = regexp.MustCompile(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +

@@ -210,6 +210,9 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	if g < used && loop.ok() && !f.trains(loop) && !f.fits(loaderName, loop.field("right").text()) {
 		return // a rollout, a solver: what it collects lives until the backward() behind it
 	}
+	if loop.ok() && !f.trains(loop) && fn.isParam[loop.field("right").text()] && len(fn.calls["step"]) > 0 {
+		return // the parts of one step: update(self, minibatches)
+	}
 	if fn.flows[name] || g < used && f.returnsIt(fn, name, loop) || f.gradOff(b.at) {
 		return
 	}
@@ -363,7 +366,8 @@ func graphInContainer(f *file, r *reporter) {
 		if h.attr && !loop.ok() && fn.hasBack && value >= strong {
 			loop = fn.node // a method that makes one step
 		}
-		if !loop.ok() || !f.growsFreely(h, g, loop) || f.goesBack(fn, h, value, loop) {
+		if !loop.ok() || !f.growsFreely(h, g, loop) || f.goesBack(fn, h, value, loop) ||
+			value == used && !f.trains(loop) && f.epochsOnly(loop) {
 			continue
 		}
 		o := []option{held(h.name), with(f.born(fn, g.value)...)}
@@ -376,6 +380,11 @@ func graphInContainer(f *file, r *reporter) {
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
 			"keep "+clip(g.value.text())+".item() or .detach(), or run this under torch.no_grad()", o...)
 	}
+}
+
+// epochsOnly reports whether a loop counts epochs: what is left of a used graph, once an epoch, is nothing to speak of.
+func (f *file) epochsOnly(loop node) bool {
+	return loop.is("for_statement") && strings.Contains(strings.ToLower(loop.field("right").text()), "epoch")
 }
 
 // oneStep reports whether a loop over batches around a place makes the container anew: it holds one step.

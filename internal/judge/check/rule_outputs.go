@@ -342,10 +342,13 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 	}
 }
 
+// countName are parameters that say how often a value counts.
+var countName = regexp.MustCompile(`(?i)^(n|num|k|count|size|weight|batch_size|w|times|n_\w+|num_\w+)$`)
+
 // keepsParam reports whether a method adds a parameter to what its object keeps.
 func (f *file) keepsParam(c *class, m *function, param string) bool {
-	if len(m.bindings[param]) > 0 {
-		return false // made another value first
+	if len(m.bindings[param]) > 0 || f.fits(countName, param) {
+		return false // made another value first, or a number
 	}
 	uses := func(n node) bool {
 		for _, name := range f.carried(n) {
