@@ -90,6 +90,9 @@ func (p *Project) inspect(path string, data []byte, rules Selection) (inspection
 			found[i].Fix = nil
 		}
 	}
+	for i := range found {
+		found[i].Unsafe = found[i].Unsafe && !rules.Unsafe
+	}
 	if rule, _ := Find(Unreadable); rules.Has(rule) {
 		if why != "" {
 			found = append(found, unreadable(path, "can be checked only in part, and --fix leaves it alone: "+why))

@@ -99,8 +99,11 @@ func fixable(list []Finding) (n int) {
 	return n
 }
 
-// Fixable reports whether --fix can mend it.
-func (f Finding) Fixable() bool { return f.Fix != nil && f.Cell == 0 }
+// Fixable reports whether --fix can mend it: results stay the same for sure.
+func (f Finding) Fixable() bool { return f.Fix != nil && f.Cell == 0 && !f.Unsafe }
+
+// Suggested reports whether --fix --unsafe can mend it, and --fix alone leaves it.
+func (f Finding) Suggested() bool { return f.Fix != nil && f.Cell == 0 && f.Unsafe }
 
 // apart are the fixes of findings whose edits touch no earlier one's.
 func apart(findings []Finding, size int) (fixes [][]Edit) {
@@ -176,6 +179,41 @@ func (f *file) detachFix(n node) []Edit {
 		return []Edit{{n.end(), n.end(), ".detach()"}}
 	}
 	return nil
+}
+
+// withoutArgument takes a keyword argument out of a call.
+func withoutArgument(c call, name string) []Edit {
+	list := c.field("arguments").children()
+	for i, n := range list {
+		switch {
+		case !n.is("keyword_argument") || n.field("name").text() != name:
+		case i > 0:
+			return []Edit{{list[i-1].end(), n.end(), ""}}
+		case len(list) > 1:
+			return []Edit{{n.start(), list[1].start(), ""}}
+		default:
+			return []Edit{{n.start(), n.end(), ""}}
+		}
+	}
+	return nil
+}
+
+// detached is the fix that puts .detach() behind an expression: sure where it is certainly a tensor, else a suggestion,
+// if nothing says that it is several values.
+func (f *file) detached(n node) option {
+	if e := f.detachFix(n); e != nil {
+		return fixed(e...)
+	}
+	v := n.bare()
+	if b, ok := f.latest(f.function(v), f.plain(v), v); ok && b.value.bare().is("tuple", "expression_list",
+		"dictionary", "list", "list_comprehension", "dictionary_comprehension", "set") {
+		return func(*reporter, *Finding) {}
+	}
+	if !v.is("identifier", "attribute", "call", "subscript") || f.grade(v) < strong ||
+		n.is("parenthesized_expression") || last(f.dotted(v.field("function"))) == "tuple" {
+		return func(*reporter, *Finding) {}
+	}
+	return suggested(Edit{n.end(), n.end(), ".detach()"})
 }
 
 var tensorMethods = set("mean", "sum", "clone", "float", "half", "double", "view", "reshape", "squeeze", "unsqueeze",

@@ -60,7 +60,8 @@ func loadOnRanks(f *file, r *reporter) {
 		}
 		told[f.function(c.node)] = true // one mistake, however many files it loads
 		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
-			`map_location="cpu", or the rank's own device`)
+			`map_location="cpu", or the rank's own device`, suggested(Edit{c.arg(0).end(), c.arg(0).end(),
+				`, map_location="cpu"`}))
 	}
 }
 
@@ -331,7 +332,8 @@ func zeroedNotFreed(f *file, r *reporter) {
 		if c.keyword("set_to_none").text() == "False" && (f.stepLoopOf(c.node).ok() || f.function(c.node).hook()) {
 			r.report(c.node, "gradients are zeroed, not freed: they take the weights' size through the forward pass "+
 				"as well",
-				"zero_grad() alone frees them; check first that nothing reads p.grad between steps")
+				"zero_grad() alone frees them; check first that nothing reads p.grad between steps",
+				suggested(withoutArgument(c, "set_to_none")...))
 		}
 	}
 }

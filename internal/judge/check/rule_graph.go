@@ -22,7 +22,7 @@ func retainGraph(f *file, r *reporter) {
 			"loss is rebound",
 			"leave retain_graph out; if PyTorch then says \"backward through the graph a second time\", detach what "+
 				"comes from the last step",
-			held(f.plain(c.receiver())))
+			held(f.plain(c.receiver())), suggested(withoutArgument(c, "retain_graph")...))
 	}
 }
 
@@ -525,11 +525,20 @@ func evalWithGradients(f *file, r *reporter) {
 				continue
 			}
 			r.report(m.node, "an evaluation with gradients on: each batch builds a graph that nothing uses",
-				"put the loop under torch.no_grad() or torch.inference_mode()", with(c.node))
+				"put the loop under torch.no_grad() or torch.inference_mode()", with(c.node), f.withoutGradients(fn))
 			told[fn] = true // one mistake, however many models it evaluates
 			break
 		}
 	}
+}
+
+// withoutGradients is the suggestion to run a function without gradients.
+func (f *file) withoutGradients(fn *function) option {
+	if !fn.is("function_definition") || f.imports["torch"] != "torch" || fn.firstChild().is("decorator") ||
+		fn.parent().is("decorated_definition") {
+		return func(*reporter, *Finding) {}
+	}
+	return suggested(Edit{fn.start(), fn.start(), "@torch.no_grad()\n" + f.src.indent(fn.start())})
 }
 
 // volatile reports whether a file switches gradients off as PyTorch 0.3 did.

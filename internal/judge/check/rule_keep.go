@@ -223,8 +223,8 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 		return
 	}
 	o := []option{held(strings.TrimSuffix(name, "[]")), with(f.born(fn, value)...)}
-	if edits := f.detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
-		o = append(o, fixed(edits...))
+	if value.bare().i == added.bare().i && b.kind == "+=" {
+		o = append(o, f.detached(value))
 	}
 	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
 		quote(b.target.text())),
@@ -374,8 +374,8 @@ func graphInContainer(f *file, r *reporter) {
 		for _, b := range h.made {
 			o = append(o, with(b.at))
 		}
-		if edits := f.detachFix(g.value); edits != nil && !g.by && !endsIn(f.dotted(g.at.field("function")), "extend") {
-			o = append(o, fixed(edits...))
+		if !g.by && !endsIn(f.dotted(g.at.field("function")), "extend") {
+			o = append(o, f.detached(g.value))
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
 			"keep "+clip(g.value.text())+".item() or .detach(), or run this under torch.no_grad()", o...)

@@ -309,10 +309,7 @@ func (f *file) foreignMeters(r *reporter) {
 
 // tellMeter reports that a meter's method is given a graph that its object keeps.
 func (f *file) tellMeter(c call, arg node, class string, r *reporter, more ...option) {
-	o := append(more, held(f.plain(c.receiver())))
-	if e := f.detachFix(arg); e != nil {
-		o = append(o, fixed(e...))
-	}
+	o := append(more, held(f.plain(c.receiver())), f.detached(arg))
 	r.report(c.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", last(class), c.last(), quote(arg.text())),
 		"pass "+clip(arg.text())+".item(), or detach inside "+c.last()+"()", o...)
 }

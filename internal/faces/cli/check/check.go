@@ -26,6 +26,7 @@ import (
 
 type options struct {
 	fix, diff bool
+	unsafe    bool // with fix or diff: suggestions, too
 	format    string
 	selected  []string
 	ignored   []string
@@ -69,6 +70,7 @@ func (a *commands) checkCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&o.fix, "fix", false, "mend what can be mended without changing results")
+	f.BoolVar(&o.unsafe, "unsafe", false, "with --fix or --diff: make suggested fixes too; look at what they change")
 	f.BoolVar(&o.diff, "diff", false, "show what --fix would change, and change nothing")
 	f.StringVar(&o.format, "format", o.format, "`FORM` of the output: text, json, sarif, github, junit")
 	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
@@ -110,6 +112,8 @@ func (o options) validate(paths []string) error {
 		return remedy.Add(errors.New("check: no PATH"), "memgauge check . checks everything below this directory")
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
+	case o.unsafe && !o.fix && !o.diff:
+		return errors.New("check: --unsafe needs --fix or --diff")
 	case slices.Contains(paths, stdin) && len(paths) > 1:
 		return errors.New("check: PATH - stands alone: standard input is one file")
 	case o.stdinName != "" && !slices.Contains(paths, stdin):
@@ -282,7 +286,7 @@ func (o *part) read(p *check.Project) {
 }
 
 func (o options) selection(c check.Config) check.Selection {
-	s := check.Selection{Select: o.selected, Ignore: append(slices.Clone(c.Ignore), o.ignored...)}
+	s := check.Selection{Select: o.selected, Ignore: append(slices.Clone(c.Ignore), o.ignored...), Unsafe: o.unsafe}
 	if len(s.Select) == 0 {
 		s.Select = c.Select
 	}
