@@ -31,6 +31,7 @@ type options struct {
 	selected  []string
 	ignored   []string
 	explain   string
+	lsp       bool
 
 	stdinName     string
 	forceExclude  bool
@@ -64,6 +65,7 @@ func (a *commands) checkCommand() *cobra.Command {
 			"  memgauge check --session runs/7 train.py\n" +
 			"  memgauge check --stdin-filename src/train.py - < draft.py\n" +
 			"  memgauge check --write-baseline known.json . && memgauge check --baseline known.json .\n" +
+			"  memgauge check --lsp  # for an editor: docs/check.md\n" +
 			"  memgauge check --explain MG101",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return a.check(c.Context(), o, args) },
@@ -75,6 +77,7 @@ func (a *commands) checkCommand() *cobra.Command {
 	f.StringVar(&o.format, "format", o.format, "`FORM` of the output: text, json, sarif, github, junit")
 	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
 	f.StringSliceVar(&o.ignored, "ignore", nil, "without these `RULES`")
+	f.BoolVar(&o.lsp, "lsp", false, "serve an editor on standard input and output: diagnostics, hover, code actions")
 	f.StringVar(&o.explain, "explain", "", "say what a `RULE` means, why, and how to do better; all lists them")
 	f.StringVar(&o.stdinName, "stdin-filename", "",
 		"the `NAME` of what comes from standard input (PATH -), for messages "+
@@ -106,6 +109,9 @@ type measured struct {
 
 func (o options) validate(paths []string) error {
 	switch {
+	case o.lsp && (len(paths) > 0 || o.fix || o.diff || o.explain != ""):
+		return errors.New("check: --lsp takes no PATH: the editor sends the texts")
+	case o.lsp:
 	case o.explain != "" && len(paths) > 0:
 		return errors.New("check: --explain takes no PATH")
 	case o.explain == "" && len(paths) == 0:
@@ -143,6 +149,9 @@ func (o options) validate(paths []string) error {
 func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	if err := o.validate(paths); err != nil {
 		return app.Usage(err)
+	}
+	if o.lsp {
+		return a.lsp(ctx, o)
 	}
 	if o.explain != "" {
 		return a.explain(o.explain)
