@@ -22,9 +22,30 @@ func ofInterest(text []byte) bool {
 }
 
 // File checks a file's content by its name; path ends in .ipynb for a notebook.
-func File(path string, data []byte, rules Selection) ([]Finding, error) {
-	seen, err := inspect(path, data, rules)
+func (p *Project) File(path string, data []byte, rules Selection) ([]Finding, error) {
+	seen, err := p.inspect(path, data, rules)
 	return seen.findings, err
+}
+
+// File checks a file that stands alone.
+func File(path string, data []byte, rules Selection) ([]Finding, error) {
+	return (*Project)(nil).File(path, data, rules)
+}
+
+// Read checks a file on disk that stands alone.
+func Read(path string, rules Selection) ([]Finding, []byte) { return (*Project)(nil).Read(path, rules) }
+
+// Mend makes fixes in a file that stands alone.
+func Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int, err error) {
+	return (*Project)(nil).Mend(path, data, rules)
+}
+
+// tellers are words of which a file must have one to tell others something, though it is of no interest itself: meters
+// need no PyTorch.
+var tellers = [][]byte{[]byte("Meter"), []byte("def update("), []byte("def add(")}
+
+func tells(text []byte) bool {
+	return slices.ContainsFunc(tellers, func(word []byte) bool { return bytes.Contains(text, word) })
 }
 
 // inspection is what was found in a file, in how many steps, and whether all of it was understood.
@@ -35,23 +56,32 @@ type inspection struct {
 }
 
 // inspect is File, which tells more.
-func inspect(path string, data []byte, rules Selection) (inspection, error) {
+func (p *Project) inspect(path string, data []byte, rules Selection) (inspection, error) {
 	src, err := newSource(path, data)
 	if err != nil {
 		return inspection{}, err
 	}
 	wrong := src.fault()
-	if wrong == nil && !ofInterest(src.text) {
+	interest, first := ofInterest(src.text), p != nil && !p.linked
+	if wrong == nil && !interest && !(first && tells(src.text)) {
 		return inspection{whole: true}, nil
 	}
 	f, err := newFile(src)
 	if err != nil {
 		return inspection{}, err
 	}
+	if f.project = p; p != nil && p.linked {
+		f.told = p.modules[moduleKey(path)]
+	}
 	var found []Finding
 	why := ""
-	if ofInterest(src.text) {
+	if interest {
 		found, why = f.check(rules)
+	} else {
+		f.within(f.read)
+	}
+	if first {
+		p.add(f.summarise(len(found) > 0))
 	}
 	// Who doesn't understand a text, or has read it in part, changes nothing in it.
 	whole := wrong == nil && !f.broken && why == ""
@@ -59,6 +89,9 @@ func inspect(path string, data []byte, rules Selection) (inspection, error) {
 		for i := range found {
 			found[i].Fix = nil
 		}
+	}
+	for i := range found {
+		found[i].Unsafe = found[i].Unsafe && !rules.Unsafe
 	}
 	if rule, _ := Find(Unreadable); rules.Has(rule) {
 		if why != "" {
@@ -93,11 +126,11 @@ func (s *source) unparsed(wrong *fault) Finding {
 }
 
 // Read checks a file on disk. What can't be read is a finding of its own: one bad file must not hide the others.
-func Read(path string, rules Selection) ([]Finding, []byte) {
+func (p *Project) Read(path string, rules Selection) ([]Finding, []byte) {
 	data, err := readBounded(path, maxFile)
 	if err == nil {
 		var found []Finding
-		if found, err = File(path, data, rules); err == nil {
+		if found, err = p.File(path, data, rules); err == nil {
 			return found, data
 		}
 	}

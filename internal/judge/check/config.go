@@ -122,7 +122,7 @@ func ParseConfig(data []byte) (c Config, there bool, err error) {
 			return c, true, fmt.Errorf("per-file-ignores: %w", err)
 		}
 	}
-	return c, true, Selection{c.Select, c.Ignore}.Check()
+	return c, true, Selection{Select: c.Select, Ignore: c.Ignore}.Check()
 }
 
 // excluded are directories without code of one's own.
@@ -181,7 +181,7 @@ func (c Config) excludes(path string) bool {
 
 // For is what applies to one file: the selection less what per-file-ignores takes out.
 func (c Config) For(path string, s Selection) Selection {
-	out := Selection{s.Select, append([]string{}, s.Ignore...)}
+	out := Selection{s.Select, append([]string{}, s.Ignore...), s.Unsafe}
 	for p, names := range c.PerFileIgnores {
 		if c.fits(p, path) {
 			out.Ignore = append(out.Ignore, names...)

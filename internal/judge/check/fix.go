@@ -50,14 +50,15 @@ func apply(data []byte, findings []Finding, good func([]byte, int) bool) (out []
 
 // Mend makes fixes until none is left that can be made: those that touch each other one after the other. left is what
 // is found afterwards; mended counts the findings that went.
-func Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int, err error) {
-	return mendWithin(path, data, rules, mendSteps*stepsFor(len(data)))
+func (p *Project) Mend(path string, data []byte, rules Selection) (after []byte, left []Finding, mended int,
+	err error) {
+	return p.mendWithin(path, data, rules, mendSteps*stepsFor(len(data)))
 }
 
 // mendWithin is Mend that ends when it has made its steps: what is not mended then is left.
-func mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
+func (p *Project) mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
 	err error) {
-	left, err = File(path, data, rules)
+	left, err = p.File(path, data, rules)
 	if err != nil {
 		return data, nil, 0, err
 	}
@@ -72,7 +73,7 @@ func mendWithin(path string, data []byte, rules Selection, steps int) (after []b
 			if !parses(text) {
 				return false
 			}
-			seen, err := inspect(path, text, rules)
+			seen, err := p.inspect(path, text, rules)
 			steps -= seen.steps
 			if err != nil || !seen.whole || fixable(seen.findings)+n > fixable(left) {
 				return false
@@ -98,8 +99,11 @@ func fixable(list []Finding) (n int) {
 	return n
 }
 
-// Fixable reports whether --fix can mend it.
-func (f Finding) Fixable() bool { return f.Fix != nil && f.Cell == 0 }
+// Fixable reports whether --fix can mend it: results stay the same for sure.
+func (f Finding) Fixable() bool { return f.Fix != nil && f.Cell == 0 && !f.Unsafe }
+
+// Suggested reports whether --fix --unsafe can mend it, and --fix alone leaves it.
+func (f Finding) Suggested() bool { return f.Fix != nil && f.Cell == 0 && f.Unsafe }
 
 // apart are the fixes of findings whose edits touch no earlier one's.
 func apart(findings []Finding, size int) (fixes [][]Edit) {
@@ -175,6 +179,41 @@ func (f *file) detachFix(n node) []Edit {
 		return []Edit{{n.end(), n.end(), ".detach()"}}
 	}
 	return nil
+}
+
+// withoutArgument takes a keyword argument out of a call.
+func withoutArgument(c call, name string) []Edit {
+	list := c.field("arguments").children()
+	for i, n := range list {
+		switch {
+		case !n.is("keyword_argument") || n.field("name").text() != name:
+		case i > 0:
+			return []Edit{{list[i-1].end(), n.end(), ""}}
+		case len(list) > 1:
+			return []Edit{{n.start(), list[1].start(), ""}}
+		default:
+			return []Edit{{n.start(), n.end(), ""}}
+		}
+	}
+	return nil
+}
+
+// detached is the fix that puts .detach() behind an expression: sure where it is certainly a tensor, else a suggestion,
+// if nothing says that it is several values.
+func (f *file) detached(n node) option {
+	if e := f.detachFix(n); e != nil {
+		return fixed(e...)
+	}
+	v := n.bare()
+	if b, ok := f.latest(f.function(v), f.plain(v), v); ok && b.value.bare().is("tuple", "expression_list",
+		"dictionary", "list", "list_comprehension", "dictionary_comprehension", "set") {
+		return func(*reporter, *Finding) {}
+	}
+	if !v.is("identifier", "attribute", "call", "subscript") || f.grade(v) < strong ||
+		n.is("parenthesized_expression") || last(f.dotted(v.field("function"))) == "tuple" {
+		return func(*reporter, *Finding) {}
+	}
+	return suggested(Edit{n.end(), n.end(), ".detach()"})
 }
 
 var tensorMethods = set("mean", "sum", "clone", "float", "half", "double", "view", "reshape", "squeeze", "unsqueeze",

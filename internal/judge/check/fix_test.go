@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -188,4 +189,60 @@ func TestDoubtfulFixes(t *testing.T) {
 	if _, _, n, _ := Mend("x.py", []byte(head+"    kept.append(loss)\n"), Selection{}); n != 1 {
 		t.Errorf("%d mended where there is no doubt", n)
 	}
+}
+
+//go:embed testdata/runs.py
+var runs string
+
+// longProgram is a text, in bytes, that trains for minutes: the labelled programs, whose fixes are those of the others.
+const longProgram = 4000
+
+// TestFixedProgramsRun: every fix, also those that are suggestions, is made in every text before a repair that there
+// is, and the text is run with torch before and after: what ran still runs.
+func TestFixedProgramsRun(t *testing.T) {
+	env.Long(t, "it runs some hundred small trainings")
+	python := env.Torch(t)
+	var texts [][3]string
+	for i, src := range sources(t) {
+		after, _, n, err := Mend("x.py", []byte(src), Selection{Unsafe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 && len(src) < longProgram {
+			texts = append(texts, [3]string{fmt.Sprint(i), src, string(after)})
+		}
+	}
+	input, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := python.Command(t, "-c", runs, t.TempDir())
+	cmd.Stdin = bytes.NewReader(input)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var said struct {
+		Broken  [][]any
+		Reached int
+	}
+	if err := json.Unmarshal(out, &said); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d texts mended, of %d a mended line ran", len(texts), said.Reached)
+	if said.Reached < len(texts)/2 {
+		t.Errorf("of %d mended texts only %d ran a mended line", len(texts), said.Reached)
+	}
+	for _, b := range said.Broken {
+		t.Errorf("text %v: %v (before: %v)\n%s", b[0], b[1], b[2], must(texts, b[0]))
+	}
+}
+
+func must(texts [][3]string, name any) string {
+	for _, text := range texts {
+		if text[0] == name {
+			return text[2]
+		}
+	}
+	return ""
 }

@@ -14,6 +14,9 @@ func (f *file) backwardOf(c call) (list []node, of bool) {
 		return nil, false
 	}
 	r := c.receiver()
+	if r.text() == "self" && f.ownBackward(c) {
+		return nil, false
+	}
 	if r.ok() && c.last() == "backward" && !f.fits(runner, r.text()) {
 		return []node{r}, true // loss.backward(gradient)
 	}
@@ -21,6 +24,22 @@ func (f *file) backwardOf(c call) (list []node, of bool) {
 		return c.args()[:1], true // accelerator.backward(loss)
 	}
 	return []node{r}, r.ok()
+}
+
+// ownBackward reports whether a class of the file has a method of that name that asks for no gradients: a network that
+// somebody differentiates by hand.
+func (f *file) ownBackward(c call) bool {
+	for k := c.up("class_definition"); k.ok(); k = k.parent().up("class_definition") {
+		for _, m := range k.field("body").children() {
+			if m.is("function_definition") && m.field("name").text() == c.last() {
+				return !m.any(func(n node) bool {
+					return n.is("attribute") && (n.field("attribute").text() == "backward" ||
+						n.field("attribute").text() == "autograd") && n.text() != "self.backward"
+				})
+			}
+		}
+	}
+	return false
 }
 
 // flow finds which of a function's names flow into a backward().

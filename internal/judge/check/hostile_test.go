@@ -305,7 +305,7 @@ func TestPartlyReadIsNotMended(t *testing.T) {
 func TestMendingIsBounded(t *testing.T) {
 	text := []byte("import torch\ntotal = 0\nfor i in range(9):\n loss = m(x); loss.backward()\n total += loss\n")
 	for steps, want := range map[int]int{0: 0, 1: 1} {
-		_, left, n, err := mendWithin("x.py", text, Selection{}, steps)
+		_, left, n, err := (*Project)(nil).mendWithin("x.py", text, Selection{}, steps)
 		if err != nil || n != want || len(left) != 1-want {
 			t.Errorf("%d steps: %d mended, %d left, %v", steps, n, len(left), err)
 		}

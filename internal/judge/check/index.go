@@ -90,6 +90,7 @@ type index struct {
 	limits   map[*class]bool
 	cuda     map[*function][]call
 	resolved map[int32][]*function // by call
+	foreign  map[int32]*fact       // by call
 }
 
 func (f *file) makeIndex() {
@@ -100,7 +101,7 @@ func (f *file) makeIndex() {
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
 		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, modules: map[string]bool{},
 		asked: map[*function]map[string]bool{}, runs: map[int32]bool{},
-		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{},
+		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{}, foreign: map[int32]*fact{},
 		on: map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index
 	for _, fn := range f.funcs {

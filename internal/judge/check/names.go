@@ -5,8 +5,8 @@ import "strings"
 // imports maps a file's names to what they were imported from: "dist" to "torch.distributed".
 type imports map[string]string
 
-func findImports(root node) imports {
-	names := imports{}
+func findImports(root node) (names imports, stars []string) {
+	names = imports{}
 	root.all(func(n node) bool {
 		switch n.kind() {
 		case "import_statement":
@@ -17,15 +17,20 @@ func findImports(root node) imports {
 			module := n.field("module_name")
 			prefix := strings.TrimLeft(module.text(), ".") + "."
 			for c := module.next(); c.ok(); c = c.next() {
-				names.add(prefix, c)
+				if names.add(prefix, c); c.is("wildcard_import") && len(stars) < maxStars {
+					stars = append(stars, strings.Clone(strings.TrimSuffix(prefix, ".")))
+				}
 			}
 		default:
 			return true
 		}
 		return false
 	})
-	return names
+	return names, stars
 }
+
+// maxStars is how many modules' names a file may take all of: few that people write take more than three.
+const maxStars = 50
 
 func (m imports) add(prefix string, n node) {
 	switch n.kind() {

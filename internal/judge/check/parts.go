@@ -93,6 +93,9 @@ func (f *file) gradeCallPart(c call, path []int) grade {
 		}
 		return g
 	}
+	if t := f.foreign(c); t != nil {
+		return f.foreignGrade(c, path, "")
+	}
 	if f.fits(lossCall, name) && path[0] > 0 {
 		return unknown // loss, items = compute_loss(…): who returns parts of a loss detaches them
 	}
@@ -125,6 +128,9 @@ func (f *file) findKey(n node, key string) grade {
 			return f.grade(c.keyword(key))
 		}
 		own := f.resolve(c)
+		if t := f.foreign(c); len(own) == 0 && t != nil && !f.gradOff(n) {
+			return f.foreignGrade(c, nil, key)
+		}
 		if len(own) == 0 || f.gradOff(n) {
 			return f.grade(n)
 		}

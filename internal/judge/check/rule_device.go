@@ -50,15 +50,49 @@ func loadOnRanks(f *file, r *reporter) {
 			return // who names the place once knows of it: the other call is for one process
 		}
 	}
+	told := map[*function]bool{}
 	for _, c := range f.byName["load"] {
+		stmt := c.up("expression_statement").text()
 		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
-			f.rankZero(c.node) || f.fits(hostData, c.up("expression_statement").text()) {
+			f.rankZero(c.node) || f.fits(hostData, stmt) || f.fits(pretrained, stmt) || f.ofRank(c) ||
+			!f.savesFromGPU(c) || told[f.function(c.node)] {
 			continue
 		}
+		told[f.function(c.node)] = true // one mistake, however many files it loads
 		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
-			`map_location="cpu", or the rank's own device`)
+			`map_location="cpu", or the rank's own device`, suggested(Edit{c.arg(0).end(), c.arg(0).end(),
+				`, map_location="cpu"`}))
 	}
 }
+
+// pretrained are weights that somebody else has saved, mostly from the CPU.
+var pretrained = regexp.MustCompile(`(?i)(pretrain|imagenet|restore_from|backbone|init_(model|weights|checkpoint)|` +
+	`teacher|vgg|resnet)`)
+
+// ofRank reports whether a path has the rank in it: each loads a file of its own.
+func (f *file) ofRank(c call) bool {
+	path := c.arg(0)
+	if b, ok := f.latest(f.function(c.node), f.plain(path), c.node); ok && b.value.ok() {
+		path = b.value
+	}
+	return f.fits(rankWord, path.text())
+}
+
+// savesFromGPU reports whether this file, or one that it imports, saves what is loaded here, from wherever it lies.
+func (f *file) savesFromGPU(c call) bool {
+	stmt := c.up("expression_statement").text()
+	if !strings.Contains(stmt, "load_state_dict") && !f.fits(checkpointName, stmt) {
+		return false
+	}
+	for _, s := range f.byName["save"] {
+		if text := s.text(); s.name == "torch.save" && !strings.Contains(text, "cpu") {
+			return true
+		}
+	}
+	return len(f.byName["save_checkpoint"]) > 0
+}
+
+var checkpointName = regexp.MustCompile(`(?i)(checkpoint|ckpt|resume|state_dict|snapshot|latest|last)`)
 
 // hostData is what people save that lies in the CPU's memory: features, schedulers, vocabularies.
 var hostData = regexp.MustCompile(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
@@ -68,6 +102,9 @@ var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_
 
 // rankZero reports whether a place runs on one rank only.
 func (f *file) rankZero(n node) bool {
+	if f.guardedElsewhere(f.function(n), oneRank) {
+		return true
+	}
 	for at := n.parent(); at.ok(); at = at.parent() {
 		if at.is("if_statement") && f.fits(rankWord, at.field("condition").text()) {
 			return true
@@ -295,7 +332,8 @@ func zeroedNotFreed(f *file, r *reporter) {
 		if c.keyword("set_to_none").text() == "False" && (f.stepLoopOf(c.node).ok() || f.function(c.node).hook()) {
 			r.report(c.node, "gradients are zeroed, not freed: they take the weights' size through the forward pass "+
 				"as well",
-				"zero_grad() alone frees them; check first that nothing reads p.grad between steps")
+				"zero_grad() alone frees them; check first that nothing reads p.grad between steps",
+				suggested(withoutArgument(c, "set_to_none")...))
 		}
 	}
 }

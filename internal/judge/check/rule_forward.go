@@ -23,7 +23,8 @@ func activationsKept(f *file, r *reporter) {
 		if !ok || f.collects(h, fn) || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn,
 			g.value)) || !f.growsFreely(h,
 			g, node{}) ||
-			!f.tensorish(g.value) && !f.fromParams(fn, g.value) || f.conditional(g.at) {
+			!f.tensorish(g.value) && !f.fromParams(fn, g.value) || f.conditional(g.at) ||
+			f.src.notebook && !h.attr && h.scope == f.module && f.isRead(h) { // to be looked at in the next cell
 			continue
 		}
 		r.report(g.at, fmt.Sprintf("%s gets the activations of every forward pass and nothing clears it",

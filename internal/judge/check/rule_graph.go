@@ -22,7 +22,7 @@ func retainGraph(f *file, r *reporter) {
 			"loss is rebound",
 			"leave retain_graph out; if PyTorch then says \"backward through the graph a second time\", detach what "+
 				"comes from the last step",
-			held(f.plain(c.receiver())))
+			held(f.plain(c.receiver())), suggested(withoutArgument(c, "retain_graph")...))
 	}
 }
 
@@ -444,7 +444,8 @@ func modelCopies(f *file, r *reporter) {
 		}
 		loop := f.stepLoopOf(g.at)
 		h, ok := f.holderOf(g.into)
-		if !ok || !loop.ok() || !f.holderLoop(h, g.at).ok() || !f.growsFreely(h, g, loop) {
+		if !ok || !loop.ok() || !f.holderLoop(h, g.at).ok() || !f.growsFreely(h, g, loop) ||
+			f.holding(h).returned && f.conditional(g.at) {
 			continue
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a copy of the weights for every round", quote(h.name)),
@@ -500,12 +501,16 @@ func (f *file) madeIn(fn *function, n node, loop node) bool {
 
 // evalWithGradients finds evaluations that build graphs for nothing (MG117).
 func evalWithGradients(f *file, r *reporter) {
+	told := map[*function]bool{}
 	for _, c := range f.byName["eval"] {
 		fn := f.function(c.node)
 		if !c.parent().is("expression_statement") || len(c.args()) > 0 || fn.hasBack || f.wantsGradients(fn) {
 			continue
 		}
 		model := f.plain(c.receiver())
+		if told[fn] || f.volatile() || f.guardedElsewhere(fn, noGradients) {
+			continue
+		}
 		for _, m := range f.callsIn(fn.node) {
 			if f.function(m.node) != fn || f.frozenBefore(fn, model) || f.plain(m.field("function")) != model ||
 				m.start() < c.start() ||
@@ -520,9 +525,25 @@ func evalWithGradients(f *file, r *reporter) {
 				continue
 			}
 			r.report(m.node, "an evaluation with gradients on: each batch builds a graph that nothing uses",
-				"put the loop under torch.no_grad() or torch.inference_mode()", with(c.node))
+				"put the loop under torch.no_grad() or torch.inference_mode()", with(c.node), f.withoutGradients(fn))
+			told[fn] = true // one mistake, however many models it evaluates
+			break
 		}
 	}
+}
+
+// withoutGradients is the suggestion to run a function without gradients.
+func (f *file) withoutGradients(fn *function) option {
+	if !fn.is("function_definition") || f.imports["torch"] != "torch" || fn.firstChild().is("decorator") ||
+		fn.parent().is("decorated_definition") {
+		return func(*reporter, *Finding) {}
+	}
+	return suggested(Edit{fn.start(), fn.start(), "@torch.no_grad()\n" + f.src.indent(fn.start())})
+}
+
+// volatile reports whether a file switches gradients off as PyTorch 0.3 did.
+func (f *file) volatile() bool {
+	return slices.ContainsFunc(f.byName["Variable"], func(c call) bool { return c.keyword("volatile").text() == "True" })
 }
 
 // frozenBefore reports whether a function freezes a model: model.freeze() switches all of its gradients off.

@@ -37,7 +37,24 @@ func (f *file) findGrowths() (list []growth) {
 			}
 		}
 	}
-	return append(list, f.helped(list)...)
+	return append(append(list, f.helped(list)...), f.helpedElsewhere()...)
+}
+
+// helpedElsewhere are the calls of other files' helpers that add what they are given to a container.
+func (f *file) helpedElsewhere() (more []growth) {
+	if f.project == nil || !f.project.linked {
+		return nil
+	}
+	for _, c := range f.calls {
+		if t := f.foreign(c); t != nil {
+			for _, g := range t.grows {
+				if into, value := t.given(c, g.into), t.given(c, g.value); into.ok() && value.ok() {
+					more = append(more, growth{c.node, into, value, true})
+				}
+			}
+		}
+	}
+	return more
 }
 
 // helped are the calls of helpers that add what they are given to a container that they are given.
@@ -193,6 +210,9 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	if g < used && loop.ok() && !f.trains(loop) && !f.fits(loaderName, loop.field("right").text()) {
 		return // a rollout, a solver: what it collects lives until the backward() behind it
 	}
+	if loop.ok() && !f.trains(loop) && fn.isParam[loop.field("right").text()] && len(fn.calls["step"]) > 0 {
+		return // the parts of one step: update(self, minibatches)
+	}
 	if fn.flows[name] || g < used && f.returnsIt(fn, name, loop) || f.gradOff(b.at) {
 		return
 	}
@@ -203,8 +223,8 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 		return
 	}
 	o := []option{held(strings.TrimSuffix(name, "[]")), with(f.born(fn, value)...)}
-	if edits := f.detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
-		o = append(o, fixed(edits...))
+	if value.bare().i == added.bare().i && b.kind == "+=" {
+		o = append(o, f.detached(value))
 	}
 	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
 		quote(b.target.text())),
@@ -346,19 +366,25 @@ func graphInContainer(f *file, r *reporter) {
 		if h.attr && !loop.ok() && fn.hasBack && value >= strong {
 			loop = fn.node // a method that makes one step
 		}
-		if !loop.ok() || !f.growsFreely(h, g, loop) || f.goesBack(fn, h, value, loop) {
+		if !loop.ok() || !f.growsFreely(h, g, loop) || f.goesBack(fn, h, value, loop) ||
+			value == used && !f.trains(loop) && f.epochsOnly(loop) {
 			continue
 		}
 		o := []option{held(h.name), with(f.born(fn, g.value)...)}
 		for _, b := range h.made {
 			o = append(o, with(b.at))
 		}
-		if edits := f.detachFix(g.value); edits != nil && !g.by && !endsIn(f.dotted(g.at.field("function")), "extend") {
-			o = append(o, fixed(edits...))
+		if !g.by && !endsIn(f.dotted(g.at.field("function")), "extend") {
+			o = append(o, f.detached(g.value))
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
 			"keep "+clip(g.value.text())+".item() or .detach(), or run this under torch.no_grad()", o...)
 	}
+}
+
+// epochsOnly reports whether a loop counts epochs: what is left of a used graph, once an epoch, is nothing to speak of.
+func (f *file) epochsOnly(loop node) bool {
+	return loop.is("for_statement") && strings.Contains(strings.ToLower(loop.field("right").text()), "epoch")
 }
 
 // oneStep reports whether a loop over batches around a place makes the container anew: it holds one step.

@@ -283,6 +283,35 @@ func meters(f *file, r *reporter) {
 			}
 		}
 	}
+	f.foreignMeters(r)
+}
+
+// foreignMeters finds those of other files.
+func (f *file) foreignMeters(r *reporter) {
+	if f.project == nil {
+		return
+	}
+	for _, c := range f.calls {
+		if on := c.receiver(); !on.ok() || on.text() == "self" || !keepers[c.last()] {
+			continue
+		}
+		t := f.foreign(c)
+		if t == nil || len(t.keeps) == 0 || f.gradOff(c.node) {
+			continue
+		}
+		for _, p := range t.keeps {
+			if arg := t.given(c, p); arg.ok() && f.grade(arg) >= strong {
+				f.tellMeter(c, arg, f.makersOf(f.plain(c.receiver()))[0], r)
+			}
+		}
+	}
+}
+
+// tellMeter reports that a meter's method is given a graph that its object keeps.
+func (f *file) tellMeter(c call, arg node, class string, r *reporter, more ...option) {
+	o := append(more, held(f.plain(c.receiver())), f.detached(arg))
+	r.report(c.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", last(class), c.last(), quote(arg.text())),
+		"pass "+clip(arg.text())+".item(), or detach inside "+c.last()+"()", o...)
 }
 
 // meter looks for calls of a meter's method with a graph, if the method keeps what it is given.
@@ -304,22 +333,19 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 				arg = call.keyword(p)
 			}
 			if arg.ok() && f.grade(arg) >= strong {
-				o := []option{held(f.plain(call.receiver())), with(m.node)}
-				if e := f.detachFix(arg); e != nil {
-					o = append(o, fixed(e...))
-				}
-				r.report(call.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", c.name, m.name,
-					quote(arg.text())),
-					"pass "+clip(arg.text())+".item(), or detach inside "+m.name+"()", o...)
+				f.tellMeter(call, arg, c.name, r, with(m.node))
 			}
 		}
 	}
 }
 
+// countName are parameters that say how often a value counts.
+var countName = regexp.MustCompile(`(?i)^(n|num|k|count|size|weight|batch_size|w|times|n_\w+|num_\w+)$`)
+
 // keepsParam reports whether a method adds a parameter to what its object keeps.
 func (f *file) keepsParam(c *class, m *function, param string) bool {
-	if len(m.bindings[param]) > 0 {
-		return false // made another value first
+	if len(m.bindings[param]) > 0 || f.fits(countName, param) {
+		return false // made another value first, or a number
 	}
 	uses := func(n node) bool {
 		for _, name := range f.carried(n) {

@@ -149,7 +149,8 @@ type Finding struct {
 	Message   string
 	Hint      string
 	Source    string // the line of the text; "" where it is longer than a screen is wide many times over
-	Fix       []Edit // nil: none that is sure to keep results
+	Fix       []Edit // nil: none
+	Unsafe    bool   // the fix is a suggestion: results may change, or a type isn't known for sure
 	Holder    string // the name of what keeps memory: "losses", "self.outputs"; "" unknown
 	Lines     []int  // lines of the file that take part, in the file's own count: where it is made, kept, held
 	at        int    // byte, for order
@@ -190,6 +191,11 @@ func with(nodes ...node) option {
 
 // fixed adds a fix that can't change results.
 func fixed(edits ...Edit) option { return func(_ *reporter, f *Finding) { f.Fix = edits } }
+
+// suggested adds a fix that somebody should look at.
+func suggested(edits ...Edit) option {
+	return func(_ *reporter, f *Finding) { f.Fix, f.Unsafe = edits, len(edits) > 0 }
+}
 
 // report adds a finding; one place counts once.
 func (r *reporter) report(n node, message, hint string, more ...option) {

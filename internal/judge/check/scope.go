@@ -28,6 +28,9 @@ type file struct {
 	depth    int            // of calls of offFunction
 	withs    map[int32]bool // with statements that switch gradients off
 	kinds    map[int32]loopKind
+	stars    []string // modules of which all names are imported
+	project  *Project // nil: the file stands alone
+	told     *summary // what the file itself has told the project
 }
 
 // class is a class and what it is made of.
@@ -86,7 +89,7 @@ func (f *file) read() {
 		return
 	}
 	f.findPlaces()
-	f.imports = findImports(f.root())
+	f.imports, f.stars = findImports(f.root())
 	f.module = f.addFunction(f.root(), nil)
 	f.root().all(func(n node) bool {
 		f.take(n)
@@ -422,6 +425,10 @@ func (f *file) offFunction(fn *function) bool {
 	}
 	if known, ok := f.off[fn.i]; ok {
 		return known
+	}
+	if f.guardedElsewhere(fn, noGradients) {
+		f.off[fn.i] = true
+		return true
 	}
 	f.off[fn.i] = false // a circle of calls proves nothing, nor does a chain longer than people make
 	calls := f.byName[fn.name]

@@ -12,6 +12,7 @@ import (
 // nothing of what was selected would look the same.
 type Selection struct {
 	Select, Ignore []string
+	Unsafe         bool // fixes that are suggestions are made, too
 }
 
 // Has reports whether a rule applies.

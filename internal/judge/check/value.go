@@ -386,12 +386,15 @@ func (f *file) gradeTorch(c call) grade {
 	return detached
 }
 
-// gradeOwn follows a call of the file's own function to what it returns.
+// gradeOwn follows a call of the project's own function to what it returns.
 func (f *file) gradeOwn(c call) (g grade) {
 	for _, fn := range f.resolve(c) {
 		for _, r := range fn.returns {
 			g = max(g, fn.file.grade(r))
 		}
+	}
+	if g == unknown && len(f.resolve(c)) == 0 {
+		return f.foreignGrade(c, nil, "")
 	}
 	return g
 }
@@ -469,7 +472,7 @@ func (f *file) isModule(v node, depth int) bool {
 			return true
 		}
 	}
-	return false
+	return f.foreignModule(maker)
 }
 
 // noForward are those of torch.nn's classes that return no tensor of a size that matters, or are never called.

@@ -26,10 +26,12 @@ import (
 
 type options struct {
 	fix, diff bool
+	unsafe    bool // with fix or diff: suggestions, too
 	format    string
 	selected  []string
 	ignored   []string
 	explain   string
+	lsp       bool
 
 	stdinName     string
 	forceExclude  bool
@@ -63,16 +65,19 @@ func (a *commands) checkCommand() *cobra.Command {
 			"  memgauge check --session runs/7 train.py\n" +
 			"  memgauge check --stdin-filename src/train.py - < draft.py\n" +
 			"  memgauge check --write-baseline known.json . && memgauge check --baseline known.json .\n" +
+			"  memgauge check --lsp  # for an editor: docs/check.md\n" +
 			"  memgauge check --explain MG101",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return a.check(c.Context(), o, args) },
 	}
 	f := c.Flags()
 	f.BoolVar(&o.fix, "fix", false, "mend what can be mended without changing results")
+	f.BoolVar(&o.unsafe, "unsafe", false, "with --fix or --diff: make suggested fixes too; look at what they change")
 	f.BoolVar(&o.diff, "diff", false, "show what --fix would change, and change nothing")
 	f.StringVar(&o.format, "format", o.format, "`FORM` of the output: text, json, sarif, github, junit")
 	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
 	f.StringSliceVar(&o.ignored, "ignore", nil, "without these `RULES`")
+	f.BoolVar(&o.lsp, "lsp", false, "serve an editor on standard input and output: diagnostics, hover, code actions")
 	f.StringVar(&o.explain, "explain", "", "say what a `RULE` means, why, and how to do better; all lists them")
 	f.StringVar(&o.stdinName, "stdin-filename", "",
 		"the `NAME` of what comes from standard input (PATH -), for messages "+
@@ -91,8 +96,9 @@ type result struct {
 	findings []measured
 	version  string
 	mended   int
-	foreign  []string // settings of strangers, which were left out
-	old      int      // findings of the baseline
+	foreign  []string       // settings of strangers, which were left out
+	old      int            // findings of the baseline
+	project  *check.Project // what the files tell each other
 }
 
 // measured is a finding with a session's measurements at its line.
@@ -103,12 +109,17 @@ type measured struct {
 
 func (o options) validate(paths []string) error {
 	switch {
+	case o.lsp && (len(paths) > 0 || o.fix || o.diff || o.explain != ""):
+		return errors.New("check: --lsp takes no PATH: the editor sends the texts")
+	case o.lsp:
 	case o.explain != "" && len(paths) > 0:
 		return errors.New("check: --explain takes no PATH")
 	case o.explain == "" && len(paths) == 0:
 		return remedy.Add(errors.New("check: no PATH"), "memgauge check . checks everything below this directory")
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
+	case o.unsafe && !o.fix && !o.diff:
+		return errors.New("check: --unsafe needs --fix or --diff")
 	case slices.Contains(paths, stdin) && len(paths) > 1:
 		return errors.New("check: PATH - stands alone: standard input is one file")
 	case o.stdinName != "" && !slices.Contains(paths, stdin):
@@ -139,6 +150,9 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	if err := o.validate(paths); err != nil {
 		return app.Usage(err)
 	}
+	if o.lsp {
+		return a.lsp(ctx, o)
+	}
 	if o.explain != "" {
 		return a.explain(o.explain)
 	}
@@ -163,12 +177,12 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	var out bytes.Buffer
 	switch {
 	case o.diff:
-		err = mend(texts, func(path string, m mended) error {
+		err = mend(r.project, texts, func(path string, m mended) error {
 			out.WriteString(check.Diff(path, m.before, m.after))
 			return nil
 		})
 	case o.fix:
-		err = mend(texts, func(path string, m mended) error {
+		err = mend(r.project, texts, func(path string, m mended) error {
 			r.mended += m.count
 			r.leave(path, m.left)
 			return replace(path, m.before, m.after, slices.Contains(paths, path))
@@ -217,6 +231,8 @@ type text struct {
 // read checks every file below the paths, as many at a time as there are cores.
 func (o options) read(paths []string) (*result, map[string]text, error) {
 	r, texts := &result{}, map[string]text{}
+	p := check.NewProject()
+	var parts []part
 	for _, path := range paths {
 		dir := path
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -238,13 +254,48 @@ func (o options) read(paths []string) (*result, map[string]text, error) {
 			}
 		}
 		files = slices.DeleteFunc(files, func(f string) bool { _, seen := texts[f]; return seen })
-		o.readFiles(r, texts, files, config)
+		for _, f := range files {
+			texts[f] = text{}
+			parts = append(parts, part{path: f, rules: o.rulesFor(config, f)})
+		}
+	}
+	r.project = p
+	every(parts, func(one *part) { one.read(p) })
+	p.Link()
+	every(parts, func(one *part) {
+		if p.Again(one.path) {
+			one.read(p)
+		}
+	})
+	for _, one := range parts {
+		texts[one.path] = one.text
+		r.files++
+		for _, found := range one.found {
+			r.findings = append(r.findings, measured{Finding: found})
+		}
 	}
 	return r, texts, nil
 }
 
+// part is a file of many.
+type part struct {
+	path  string
+	rules check.Selection
+	found []check.Finding
+	text
+}
+
+// read checks the file; its text is kept only if something in it is to be mended: all texts together would be much.
+func (o *part) read(p *check.Project) {
+	found, data := p.Read(o.path, o.rules)
+	o.found, o.text = found, text{}
+	if slices.ContainsFunc(found, check.Finding.Fixable) {
+		o.text = text{data, o.rules}
+	}
+}
+
 func (o options) selection(c check.Config) check.Selection {
-	s := check.Selection{Select: o.selected, Ignore: append(slices.Clone(c.Ignore), o.ignored...)}
+	s := check.Selection{Select: o.selected, Ignore: append(slices.Clone(c.Ignore), o.ignored...), Unsafe: o.unsafe}
 	if len(s.Select) == 0 {
 		s.Select = c.Select
 	}
@@ -264,43 +315,28 @@ func (o options) rulesFor(c check.Config, path string) check.Selection {
 	return more.For(path, c.For(path, o.selection(c)))
 }
 
-func (o options) readFiles(r *result, texts map[string]text, files []string, config check.Config) {
-	type one struct {
-		found []check.Finding
-		text
-	}
-	all, next := make([]one, len(files)), make(chan int)
+// every does some work for each file, for as many at a time as there are cores and as weigh no more than there is room.
+func every(parts []part, work func(*part)) {
+	next := make(chan int)
 	room := semaphore.NewWeighted(check.MaxWeight)
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(files)) {
+	for range min(runtime.GOMAXPROCS(0), len(parts)) {
 		wait.Go(func() {
 			for i := range next {
-				weight := check.Weight(files[i])
+				weight := check.Weight(parts[i].path)
 				if room.Acquire(context.Background(), weight) != nil {
 					continue // never: nothing weighs more than there is room
 				}
-				rules := o.rulesFor(config, files[i])
-				found, data := check.Read(files[i], rules)
+				work(&parts[i])
 				room.Release(weight)
-				all[i].found = found
-				if slices.ContainsFunc(found, check.Finding.Fixable) {
-					all[i].text = text{data, rules} // to be mended; the texts of all files would be much
-				}
 			}
 		})
 	}
-	for i := range files {
+	for i := range parts {
 		next <- i
 	}
 	close(next)
 	wait.Wait()
-	for i, f := range files {
-		texts[f] = all[i].text
-		r.files++
-		for _, found := range all[i].found {
-			r.findings = append(r.findings, measured{Finding: found})
-		}
-	}
 }
 
 // measure adds a session's measurements to the findings, and sorts those first that hold or grow most.
@@ -347,13 +383,13 @@ type mended struct {
 }
 
 // mend mends each file in which something can be.
-func mend(texts map[string]text, then func(path string, m mended) error) error {
+func mend(p *check.Project, texts map[string]text, then func(path string, m mended) error) error {
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		t := texts[path]
 		if t.data == nil {
 			continue
 		}
-		after, left, n, err := check.Mend(path, t.data, t.rules)
+		after, left, n, err := p.Mend(path, t.data, t.rules)
 		if err == nil && n > 0 {
 			err = then(path, mended{t.data, after, left, n})
 		}

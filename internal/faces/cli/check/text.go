@@ -19,12 +19,14 @@ func (m measured) place() string {
 }
 
 func writeText(out *bytes.Buffer, r *result) error {
-	fixable := 0
+	fixable, more := 0, 0
 	for _, f := range r.findings {
 		mark := ""
 		if f.Fixable() {
 			fixable++
 			mark = "[*] "
+		} else if f.Suggested() {
+			more++
 		}
 		plain.Fprintf(out, "%s: %s %s%s\n", f.place(), f.Rule.ID, mark, f.Message)
 		f.quote(out)
@@ -46,6 +48,9 @@ func writeText(out *bytes.Buffer, r *result) error {
 	fmt.Fprintf(out, "%s in %s.", doc.Plural(len(r.findings), "finding"), doc.Plural(r.files, "file"))
 	if fixable > 0 {
 		fmt.Fprintf(out, " [*] %d can be mended with --fix (--diff shows how).", fixable)
+	}
+	if more > 0 {
+		fmt.Fprintf(out, " %d more with --fix --unsafe.", more)
 	}
 	out.WriteString("\n")
 	return nil
