@@ -11,13 +11,15 @@ import (
 	"github.com/memgauge/memgauge/internal/door/service"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/probe/proc"
+	"github.com/memgauge/memgauge/internal/probe/sampler"
 	"github.com/memgauge/memgauge/internal/record/session"
 )
 
 const (
 	// Maps are read again when the job's private memory has grown by this factor, or a process or an agent is new, …
 	classesGrowth = 1.25
-	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age
+	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age, …
+	classesShare  = 50               // … and so many times what the last reading took: some 70 ms with torch
 	// The maps of a process with more resident bytes are read only on request: the kernel walks its page tables for
 	// that, some 10 ms a GiB.
 	classesLimit = 8 << 30
@@ -31,6 +33,7 @@ type classes struct {
 	s    *session.Session
 	fs   proc.FS
 	at   time.Time
+	took time.Duration        // CPU time of the last reading
 	anon int64                // bytes, of all processes when they were last read
 	read map[session.Pid]bool // the processes that were read then: whether they had an agent
 }
@@ -46,7 +49,7 @@ type classed struct {
 // look reads the maps if the job has grown enough since the last time, or a process or its agent is new. It reads those
 // of all processes, since they share memory.
 func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) {
-	if time.Since(c.at) < min(classesRest, age/4) {
+	if time.Since(c.at) < classesAfter(age, c.took) {
 		return
 	}
 	list, total := sampled(o)
@@ -64,7 +67,7 @@ func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) {
 		c.read[p.Pid] = has
 		asked = append(asked, agent) // empty if it has no agent: then it is not queried
 	}
-	c.store(o, list, service.Heaps(ctx, asked))
+	c.took = sampler.ThreadTime(func() { c.store(o, list, service.Heaps(ctx, asked)) })
 }
 
 // someoneCame reports whether there is a process that was not read last time, or that had no agent then and has one

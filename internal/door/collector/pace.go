@@ -31,3 +31,9 @@ func sampleAfter(age, every time.Duration) time.Duration {
 func lookAfter(spent, age time.Duration) time.Duration {
 	return min(max(lookShare*(spent-lookSaved)-age, age/lookSpread), rarest)
 }
+
+// classesAfter is the time until a job's maps may be read again, in its age, when the last reading took so much CPU
+// time.
+func classesAfter(age, took time.Duration) time.Duration {
+	return min(max(age/4, classesShare*took), classesRest)
+}

@@ -28,3 +28,21 @@ func TestFirstSeconds(t *testing.T) {
 		t.Errorf("%d transactions in %v", stores, young)
 	}
 }
+
+// TestMapsArePaidFor: a job that grows all the time has its maps read as often as their cost allows, and no less often
+// than that of any other.
+func TestMapsArePaidFor(t *testing.T) {
+	for _, took := range []time.Duration{0, 5 * time.Millisecond, 70 * time.Millisecond, time.Second} {
+		spent, age, last := time.Duration(0), 500*time.Millisecond, time.Duration(0)
+		for age < 10*time.Second {
+			spent, last = spent+took, age
+			age += max(classesAfter(age, took), firstLook)
+		}
+		if most := 10*time.Second/classesShare + took; spent > most {
+			t.Errorf("readings of %s took %s in 10 s, more than %s", took, spent, most)
+		}
+		if took <= 70*time.Millisecond && last < 5*time.Second {
+			t.Errorf("readings of %s: the last of the first 10 s came at %s", took, last)
+		}
+	}
+}
