@@ -265,6 +265,24 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	}
 }
 
+// boundOf is the account of the container with a known bound that a holder is, or hangs below; nil for none.
+func boundOf(holder string, accounts []account) *account {
+	for i := range accounts {
+		if a := &accounts[i]; a.container && a.bound > 0 && holder != "" && below(holder, a.holder) {
+			return a
+		}
+	}
+	return nil
+}
+
+// bounded takes a leak back whose named holder fills up to a bound, whatever share of the growth it explains: nothing
+// without a bound was found that explains as much.
+func (p Process) bounded(f *Finding, accounts []account, limit Limit) {
+	if a := boundOf(f.Holder, accounts); a != nil && f.Verdict == Leak && f.Why != Testified {
+		a.during(f).fills(f, limit)
+	}
+}
+
 // gathers says that the account gains as many items from census to census: a variable of the step that is going on has
 // as many as it happens to have.
 func (a account) gathers() bool {
@@ -360,15 +378,15 @@ func (a account) fills(f *Finding, limit Limit) {
 		f.Needs = math.Ceil(left)
 	case a.bound > 0 && items >= a.bound:
 		f.because(Full, a.holder, units.Count(int64(items)))
-		f.Needs = MinSteps / 2
+		f.Needs = promised(f.End - f.Start)
 	case a.state:
 		f.because(Stages, a.holder)
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	case a.guarded:
 		f.because(Guarded, a.holder)
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	case a.bound == 0:
 		f.because(FillsSlots, a.holder, units.Count(int64(items)))
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	}
 }
