@@ -23,6 +23,7 @@ type account struct {
 	fresh              []float64 // tensors that were not there at the census before; NaN unknown
 	counted            []bool    // only its items were counted, between two censuses
 	bound              float64   // items at most; 0: none is known
+	rested             bool      // the bound is no more than that it gains no items: these may grow
 	guarded            bool      // what adds to it tests its length
 	free               bool      // what adds to it does so whatever its length
 	trained            bool      // parameters, or what an optimizer keeps of them: a network's size is somebody's plan
@@ -133,7 +134,7 @@ func (p Process) accounts() []account {
 			}
 		}
 		if a.container && a.bound == 0 && a.stopped() {
-			a.bound = a.items[len(a.items)-1]
+			a.bound, a.rested = a.items[len(a.items)-1], true
 		}
 		list = append(list, *a)
 	}

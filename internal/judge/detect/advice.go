@@ -69,6 +69,8 @@ func bounding(f Finding) []string {
 			"a method of it keeps it for good"}
 	case kind == cycleKind:
 		return []string{"begin the iterator anew at its end, in a loop: itertools.cycle keeps every item that it gave"}
+	case kind == "ndarray":
+		return []string{"bound " + f.Holder + ": keep its last rows, or write them to a file and begin anew"}
 	case kind == "StringIO" || kind == "BytesIO":
 		return []string{"empty the stream once it is read: stream.seek(0), then stream.truncate()",
 			"write to a file; of logging, to a RotatingFileHandler"}

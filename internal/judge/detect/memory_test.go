@@ -222,6 +222,13 @@ func TestNamedBoundStands(t *testing.T) {
 	if r := judged(rows(450_000, 300_000)); r.Verdict != Leak || r.Findings[0].Holder != "__main__.kept" {
 		t.Errorf("beside one without a bound: %s, %q", r.Verdict, r.Findings[0].Holder)
 	}
+	table := leaky(func(_, step int64) []model.ObjectGroup {
+		return []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.table", Count: 1,
+			Length: 6000, Bytes: step * 450_000, Detail: "of builtins.list; 6000 at most"}}
+	})
+	if r := judged(table); r.Verdict != Leak {
+		t.Errorf("a table of lists that grow: %s %q", r.Verdict, r.Missing)
+	}
 	small := leaky(func(_, step int64) []model.ObjectGroup { return nil })
 	small.Heap, small.Anon = growing(1000, 8*(64+besideData)), growing(1000, 8*(64+besideData))
 	for i, step := range []int64{200, 500, 900} {

@@ -52,7 +52,7 @@ func (p Process) testify(f *Finding, accounts []account) {
 	}
 	best, chance, shows := Growth{P: rising}, p.chance(f), p.shows(f)
 	for _, a := range accounts {
-		if !a.testifies(f) {
+		if !a.testifies(f) || within(a.holder, accounts) {
 			continue
 		}
 		if g, ok := p.grows(f, a, chance, shows, tried); ok && g.P < best.P {
@@ -265,10 +265,22 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	}
 }
 
-// boundOf is the account of the container with a known bound that a holder is, or hangs below; nil for none.
+// fillsItems says that a container with a bound grows by its items: what hangs in them need not be bounded.
+func (a account) fillsItems() bool { return !a.rested && a.items[len(a.items)-1] > a.items[0] }
+
+// within says that a holder is, or hangs below, a container whose growth is known to end: its tensors end with it.
+func within(holder string, accounts []account) bool {
+	return slices.ContainsFunc(accounts, func(a account) bool {
+		return a.container && a.ends() && a.fillsItems() && below(holder, a.holder)
+	})
+}
+
+// boundOf is the account of the container with a known bound that a holder is, or hangs below; nil for none. One that
+// has as many items as ever bounds nothing: what these hold grows.
 func boundOf(holder string, accounts []account) *account {
 	for i := range accounts {
-		if a := &accounts[i]; a.container && a.bound > 0 && holder != "" && below(holder, a.holder) {
+		a := &accounts[i]
+		if a.container && a.bound > 0 && a.fillsItems() && holder != "" && below(holder, a.holder) {
 			return a
 		}
 	}
