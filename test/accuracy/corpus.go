@@ -41,6 +41,7 @@ type entry struct {
 	Classes  []string `json:"classes"` // any of these is right
 	Sites    []string `json:"sites"`
 	Holders  []string `json:"holders"`
+	Advice   string   `json:"advice"`  // what the twin does, as a part of the advice that says so; "" not told
 	ByTime   bool     `json:"by_time"` // it has no steps: rates are by second, and there are no verdicts on the way
 }
 
@@ -59,6 +60,7 @@ type finding struct {
 	Start   *float64 `json:"start_step"`
 	Site    string   `json:"site"`
 	Holder  string   `json:"holder"`
+	Advice  []string `json:"advice"`
 }
 
 // result of a program: its verdict at the end, and those that a quarter, half and three quarters of the steps gave.
@@ -202,6 +204,13 @@ func (r result) hit() bool {
 		}
 	}
 	return false
+}
+
+// advised says whether some leaking finding advises what the twin does, which doesn't leak.
+func (r result) advised() bool {
+	return slices.ContainsFunc(r.end.Findings, func(f finding) bool {
+		return f.Verdict == "leak" && strings.Contains(strings.Join(f.Advice, "\n"), r.Advice)
+	})
 }
 
 // rateError against the retained bytes or the resident growth, whichever is nearer; NaN where no rate was told.

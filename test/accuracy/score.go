@@ -11,6 +11,7 @@ import (
 // tally counts what came of programs.
 type tally struct {
 	leaks, healthy, found, alarms, undecided, hits, classes, failed int
+	asked, advised                                                  int // leaks found, and told to do as the twin does
 
 	errors, delays, leaked []float64
 	begun, called          int
@@ -60,6 +61,9 @@ func wrongs(w io.Writer, results []result) {
 			if !slices.Contains(r.Classes, f.Class) {
 				said = append(said, fmt.Sprintf("class %s, is %s", f.Class, strings.Join(r.Classes, " or ")))
 			}
+			if r.Advice != "" && !r.advised() {
+				said = append(said, fmt.Sprintf("its advice has no %q", r.Advice))
+			}
 			if e := r.rateError(); e > 0.25 {
 				said = append(said, fmt.Sprintf("rate off by %.0f %%", 100*e))
 			}
@@ -104,6 +108,11 @@ func (t *tally) add(r result) {
 	t.found++
 	if r.hit() {
 		t.hits++
+	}
+	if r.Advice != "" {
+		if t.asked++; r.advised() {
+			t.advised++
+		}
 	}
 	if f := r.end.first(); f != nil && slices.Contains(r.Classes, f.Class) {
 		t.classes++
@@ -155,6 +164,9 @@ func (t *tally) print(w io.Writer) {
 	row("rate error, median", fmt.Sprintf("%.1f %%", 100*median(t.errors)), "≤ 10 %")
 	row("holder or line right, of the leaks found", share(t.hits, t.found), "≥ 0.9")
 	row("class right, of the leaks found", share(t.classes, t.found), "≥ 0.95")
+	if t.asked > 0 {
+		row("advice right, of the leaks found", share(t.advised, t.asked), "≥ 0.95")
+	}
 	for i, n := range t.early {
 		row(fmt.Sprintf("false alarms at %.0f %%", 100*shares[i]), fmt.Sprintf("%s, %.1f in 29", share(n, t.watched),
 			29*float64(n)/float64(max(1, t.watched))), "≤ 1 in 29")

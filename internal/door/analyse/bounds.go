@@ -189,6 +189,7 @@ func (o *outline) search(name string, at int) (b detect.Bound) {
 		func() detect.Bound { return o.cache(name) },
 		func() detect.Bound { return o.guard(name, at) },
 		func() detect.Bound { return o.guards(name) },
+		func() detect.Bound { return o.counted(name, at) },
 		func() detect.Bound { return o.cut(name) },
 		func() detect.Bound { return o.sliced(name) },
 		func() detect.Bound { return o.addedToByGuarded(name) },
@@ -210,6 +211,9 @@ func (o *outline) bounded(by string) detect.Bound {
 		b.Items = numberOf(by)
 	case plainName.MatchString(by):
 		b.Items = max(0, o.numbers[afterDot(by)])
+	}
+	if b.Items > detect.MostItems { // that never comes true
+		return detect.Bound{Kind: detect.Unbounded}
 	}
 	return b
 }
@@ -284,7 +288,61 @@ func (o *outline) guards(name string) (b detect.Bound) {
 	return b
 }
 
-// cut looks for a test of the length below which the container is cut.
+// counted looks for a counter that bounds what the adding line adds: the line is reached only while the counter is
+// below some limit that is not raised, and every line that raises the counter is reached in the same way.
+func (o *outline) counted(name string, at int) (b detect.Bound) {
+	if at < 0 {
+		if len(o.adds[name]) != 1 {
+			return b
+		}
+		at = o.adds[name][0]
+	}
+	if at >= len(o.lines) {
+		return b
+	}
+	within := o.lines[at].indent
+	for i := at - 1; i >= 0 && within > 0 && o.look(); i-- {
+		l := &o.lines[i]
+		if l.indent < 0 || l.indent > within {
+			continue
+		}
+		encloses := l.indent < within
+		if l.def != "" && encloses {
+			return b
+		}
+		for _, t := range l.counts {
+			below := strings.HasPrefix(t.op, "<")
+			leaves := !encloses && !below && i+1 < len(o.lines) && o.lines[i+1].leaves
+			if (encloses && below || leaves) && o.raisedWithin(t, i, encloses) {
+				return o.bounded(t.limit)
+			}
+		}
+		within = min(within, l.indent)
+	}
+	return b
+}
+
+// raisedWithin says whether a test's counter is raised, only in the block under the test's line, or behind it where the
+// test leaves; and its limit never is.
+func (o *outline) raisedWithin(t lengthTest, at int, block bool) bool {
+	if len(o.raises[t.name]) == 0 || len(o.raises[afterDot(t.limit)]) > 0 {
+		return false
+	}
+	least, end := o.lines[at].indent, at+1
+	for ; end < len(o.lines) && o.look(); end++ {
+		if in := o.lines[end].indent; in >= 0 && (in < least || block && in == least) {
+			break
+		}
+	}
+	for _, i := range o.raises[t.name] {
+		if i <= at || i >= end {
+			return false
+		}
+	}
+	return true
+}
+
+// cut looks for a test of the length below which the container is cut, there or in a function that is called there.
 func (o *outline) cut(name string) (b detect.Bound) {
 	for _, i := range o.tests[name] {
 		limit, op, _ := o.lines[i].test(name)
@@ -293,12 +351,29 @@ func (o *outline) cut(name string) (b detect.Bound) {
 		}
 		for k := i + 1; k < len(o.lines) && k <= i+belowTest && o.look() && (o.lines[k].indent < 0 ||
 			o.lines[k].indent > o.lines[i].indent); k++ {
-			if slices.Contains(o.lines[k].cuts, name) {
+			if slices.Contains(o.lines[k].cuts, name) || o.callsCut(k, name) {
 				return o.bounded(limit)
 			}
 		}
 	}
 	return b
+}
+
+// callsCut says whether a line calls a function of the file that takes items out of the container.
+func (o *outline) callsCut(at int, name string) bool {
+	for _, called := range o.lines[at].called {
+		from, found := o.defs[called]
+		if !found {
+			continue
+		}
+		within := o.lines[from].indent
+		for k := from + 1; k < len(o.lines) && o.look() && (o.lines[k].indent < 0 || o.lines[k].indent > within); k++ {
+			if slices.Contains(o.lines[k].cuts, name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sliced looks for a statement that cuts the container whatever its length is.

@@ -260,14 +260,14 @@ func (l *loader) censusStep(step, us any) int64 {
 
 func (l *loader) tensors() error {
 	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype,
- epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT FROM python.tensors
+ epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT, any_value(shape) FROM python.tensors
  WHERE coalesce(step, 0)`+l.upTo()+
 		` GROUP BY ALL ORDER BY census_id`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
 		p.Tensors = append(p.Tensors, model.TensorGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
 			Step: l.censusStep(v[2], v[10]), Device: word(v[3]), Role: word(v[4]), Count: integer[int64](v[5]),
 			Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9]),
-			Fresh: orNull(v[11])})
+			Fresh: orNull(v[11]), Shape: word(v[12])})
 	})
 }
 

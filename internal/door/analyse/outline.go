@@ -1,6 +1,7 @@
 package analyse
 
 import (
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,9 +30,12 @@ var (
 	itemStore = regexp.MustCompile(`\b(\w+)\[([^\]]*)\]\s*=[^=]`)
 	modulo    = regexp.MustCompile(`%\s*([\w.]+)\s*(?:#.*)?$`)
 	assigned  = regexp.MustCompile(`\b(\w+)\s*=`)
-	given     = regexp.MustCompile(`\b(\w+)(?:\s*:\s*int)?\s*=\s*([\d_]+)\b`)
+	given     = regexp.MustCompile(`\b(\w+)(?:\s*:\s*int)?\s*=\s*(` + numberText + `)`)
+	raised    = regexp.MustCompile(`\b(\w+)\s*(?:\*|<<|\+)=`)
+	compared  = regexp.MustCompile(`(?:^|\s|\()([A-Za-z_][\w.]*)\s*(<=|<|>=|>|==)\s*([\w.]+)`)
 	plainName = regexp.MustCompile(`^[\w.]+$`)
-	numeral   = regexp.MustCompile(`^[\d_]+$`)
+	numeral   = regexp.MustCompile(`^` + numberText + `$`)
+	operator  = regexp.MustCompile(`\*\*|<<|\*`)
 
 	// sliced are the statements that cut a container to so many items whatever its length is. A slice must be given to
 	// the container that it is of: rows = self.rows[-9:] cuts nothing.
@@ -42,6 +46,9 @@ var (
 		regexp.MustCompile(`([\w.]*)\b(\w+)(?:\[:\])?\s*=\s*([\w.]*)\b(\w+)\[\s*:\s*([\w.]+)\s*\]`),
 	}
 )
+
+// numberText is a number as people write large ones: 5_000, 1e15, 10**15, 1 << 40, 64 * 1024.
+const numberText = `\d[\w.]*(?:\s*(?:\*\*|<<|\*)\s*\d[\w.]*)*`
 
 const (
 	cacheDefault = 128 // functools.lru_cache's maxsize, where none is given
@@ -60,6 +67,8 @@ type outline struct {
 	caches  map[string]decorator // functions that remember their results
 	slices  map[string]slice     // statements that cut a container whatever its length is
 	numbers map[string]float64   // what a name is given
+	raises  map[string][]int     // lines that raise a name: a counter, or a capacity that is doubled
+	defs    map[string]int       // where a function begins, the last of its name
 
 	answers map[asked]detect.Bound
 	looks   int // at lines, of all questions
@@ -72,7 +81,9 @@ type line struct {
 	leaves bool
 	adds   string // what a call adds to, the first one
 	tests  []lengthTest
-	cuts   []string // what it takes items out of, or makes anew
+	counts []lengthTest // tests of what is no length: a counter, perhaps
+	cuts   []string     // what it takes items out of, or makes anew
+	called []string     // functions
 }
 
 // asked is a question: what bounds a name that a line, from 1, adds to.
@@ -100,7 +111,7 @@ func parse(text []string) *outline {
 	o := &outline{lines: make([]line, len(text)), adds: map[string][]int{}, calls: map[string][]int{},
 		tests: map[string][]int{}, keys: map[string][]string{}, wraps: map[string]string{},
 		caches: map[string]decorator{}, slices: map[string]slice{}, numbers: map[string]float64{},
-		answers: map[asked]detect.Bound{}}
+		raises: map[string][]int{}, defs: map[string]int{}, answers: map[asked]detect.Bound{}}
 	for i, s := range text {
 		o.lines[i].indent = -1
 		bare := strings.TrimLeft(s, " \t")
@@ -110,7 +121,7 @@ func parse(text []string) *outline {
 		o.lines[i].indent = len(s) - len(bare)
 		o.lines[i].leaves = leaves.MatchString(s)
 		if m := defLine.FindStringSubmatch(s); m != nil {
-			o.lines[i].def = m[1]
+			o.lines[i].def, o.defs[m[1]] = m[1], i
 			o.cached(m[1], text[:i])
 		}
 		if strings.Contains(s, "(") {
@@ -124,6 +135,9 @@ func parse(text []string) *outline {
 		if strings.Contains(s, "=") {
 			o.assignments(i, s)
 		}
+		if test := testLine.FindStringSubmatch(s); test != nil {
+			o.countsIn(i, test[1])
+		}
 		if strings.Contains(s, "[") {
 			o.brackets(i, s)
 		}
@@ -135,6 +149,7 @@ func parse(text []string) *outline {
 func (o *outline) callsIn(i int, s string) {
 	for _, m := range calls.FindAllStringSubmatch(s, -1) {
 		note(o.calls, m[1], i)
+		o.lines[i].called = append(o.lines[i].called, m[1])
 	}
 	if m := addCall.FindStringSubmatch(s); m != nil {
 		o.lines[i].adds = m[1]
@@ -163,12 +178,30 @@ func (o *outline) testsIn(i int, condition string) {
 	}
 }
 
+// countsIn reads what a condition compares that is no length, either side first.
+func (o *outline) countsIn(i int, condition string) {
+	turned := map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+	for _, at := range compared.FindAllStringSubmatchIndex(condition, -1) {
+		of, op, limit := condition[at[2]:at[3]], condition[at[4]:at[5]], operand(condition[at[6]:])
+		if strings.Contains(limit, "(") {
+			continue // it may grow itself
+		}
+		o.lines[i].counts = append(o.lines[i].counts, lengthTest{afterDot(of), op, limit})
+		if plainName.MatchString(limit) && !numeral.MatchString(limit) {
+			o.lines[i].counts = append(o.lines[i].counts, lengthTest{afterDot(limit), turned[op], of})
+		}
+	}
+}
+
 // assignments reads what a line gives to what.
 func (o *outline) assignments(i int, s string) {
 	for _, m := range cutAssign.FindAllStringSubmatch(s, -1) {
 		if m[2] == "" || m[2] == m[1] {
 			o.lines[i].cuts = append(o.lines[i].cuts, m[1])
 		}
+	}
+	for _, m := range raised.FindAllStringSubmatch(s, -1) {
+		note(o.raises, m[1], i)
 	}
 	for _, m := range given.FindAllStringSubmatch(s, -1) {
 		n := numberOf(m[2])
@@ -246,7 +279,19 @@ func operand(text string) string {
 
 func afterDot(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-func numberOf(digits string) float64 {
-	n, _ := strconv.ParseFloat(strings.ReplaceAll(digits, "_", ""), 64)
-	return n
+// numberOf is what a number comes to; 0 where it is none.
+func numberOf(text string) float64 {
+	at := operator.FindStringIndex(text)
+	if at == nil {
+		n, _ := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(text), "_", ""), 64)
+		return n
+	}
+	first, rest := numberOf(text[:at[0]]), numberOf(text[at[1]:])
+	switch text[at[0]:at[1]] {
+	case "**":
+		return math.Pow(first, rest)
+	case "<<":
+		return first * math.Exp2(rest)
+	}
+	return first * rest
 }

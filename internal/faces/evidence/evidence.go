@@ -127,6 +127,11 @@ func placed(site, holder string, command []string) string {
 	if site != "" || !strings.HasPrefix(holder, "__main__.") {
 		return site
 	}
+	return script(command)
+}
+
+// script is the file that a command runs, as a site; "" for none.
+func script(command []string) string {
 	for _, arg := range command {
 		if strings.HasSuffix(arg, ".py") {
 			return arg + ":0" // no line: the container's name must do

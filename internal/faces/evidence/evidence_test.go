@@ -1,8 +1,10 @@
 package evidence
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/judge/check"
 	"github.com/memgauge/memgauge/internal/judge/detect"
@@ -57,5 +59,35 @@ func TestFor(t *testing.T) {
 	}
 	if m, ok := s.For(check.Finding{Path: "/job/other.py", Lines: []int{5}}); ok {
 		t.Errorf("another file has %q", m)
+	}
+}
+
+// Where no census saw a holder, a rule about code that keeps more is told, as what it is; one about settings is not.
+func TestExplainAlone(t *testing.T) {
+	here := t.TempDir()
+	write := func(name, text string) []string {
+		if err := os.WriteFile(filepath.Join(here, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"python", filepath.Join(here, name)}
+	}
+	leak := detect.Finding{Memory: detect.Heap}
+	leak.Verdict = detect.Leak
+	grows := write("grows.py", "import pandas as pd\nimport torch\n\ndef train(model, loader, criterion):\n"+
+		"    log = pd.DataFrame()\n    for x, y in loader:\n        loss = criterion(model(x), y)\n"+
+		"        loss.backward()\n        log = pd.concat([log, pd.DataFrame([{'loss': loss.item()}])])\n")
+	later := time.Now().Add(time.Hour)
+	m, ok := Explain(leak, here, grows, later)
+	if !ok || m.Rule.ID != "MG208" || !m.Alone || m.Line != 9 {
+		t.Errorf("%+v %v", m, ok)
+	}
+	tidy := write("tidy.py", "import torch\n\ndef fit(loader, model):\n    for x in loader:\n        model(x)\n"+
+		"        torch.cuda.empty_cache()\n")
+	if m, ok := Explain(leak, here, tidy, later); ok {
+		t.Errorf("%+v", m)
+	}
+	leak.Holder, leak.Site = "main().kept", filepath.Join(here, "grows.py")+":99"
+	if m, ok := Explain(leak, here, grows, later); ok {
+		t.Errorf("another holder was named, and %+v told", m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,16 +16,29 @@ import (
 // Match is the finding in the code that explains a leak.
 type Match struct {
 	check.Finding
-	Diff string // of its fix; "" where none is sure to keep results
+	Alone bool   // no census saw what holds the memory: the code is all that says so
+	Diff  string // of its fix; "" where none is sure to keep results
 }
 
-// Explain looks in the file that a leak names for a rule that its place matches. A file that isn't here, or has changed
-// since the session began, explains nothing: its lines may be others.
+// keeps are the rules, beside MG101 to MG127, about code that keeps ever more: what they find may be a leak's cause
+// though no census saw a holder, since C keeps it (a profiler), or each step makes it anew (a table).
+var keeps = []string{"MG202", "MG205", "MG206", "MG207", "MG208", "MG209", "MG301", "MG303"}
+
+func keepsMore(rule string) bool {
+	return rule >= "MG101" && rule <= "MG127" || slices.Contains(keeps, rule)
+}
+
+// Explain looks in the file that a leak names for a rule that its place matches; where nothing is named, in the script
+// that was run for one about code that keeps ever more. A file that isn't here, or has changed since the session began,
+// explains nothing: its lines may be others.
 func Explain(l detect.Finding, cwd string, command []string, started time.Time) (Match, bool) {
 	if l.Verdict != detect.Leak {
 		return Match{}, false
 	}
-	l.Site = placed(l.Site, l.Holder, command)
+	alone := l.Site == "" && l.Holder == "" && l.Device == ""
+	if l.Site = placed(l.Site, l.Holder, command); alone {
+		l.Site = script(command)
+	}
 	file, _ := splitSite(l.Site)
 	if file == "" {
 		return Match{}, false
@@ -39,7 +53,7 @@ func Explain(l detect.Finding, cwd string, command []string, started time.Time) 
 	found, data := check.Read(file, check.Selection{Ignore: []string{check.Unreadable, check.NoReason}})
 	best := -1
 	for i, f := range found {
-		if !matches(f, l.Site, l.Holder, cwd) {
+		if alone && !keepsMore(f.Rule.ID) || !alone && !matches(f, l.Site, l.Holder, cwd) {
 			continue
 		}
 		if best < 0 || rank(f.Rule.Severity) < rank(found[best].Rule.Severity) {
@@ -49,7 +63,7 @@ func Explain(l detect.Finding, cwd string, command []string, started time.Time) 
 	if best < 0 {
 		return Match{}, false
 	}
-	m := Match{Finding: found[best]}
+	m := Match{Finding: found[best], Alone: alone}
 	if after, n := check.Apply(data, found[best:best+1]); n > 0 {
 		m.Diff = check.Diff(short(file, cwd), data, after)
 	}

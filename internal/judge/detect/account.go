@@ -23,6 +23,7 @@ type account struct {
 	fresh              []float64 // tensors that were not there at the census before; NaN unknown
 	counted            []bool    // only its items were counted, between two censuses
 	bound              float64   // items at most; 0: none is known
+	rested             bool      // the bound is no more than that it gains no items: these may grow
 	guarded            bool      // what adds to it tests its length
 	free               bool      // what adds to it does so whatever its length
 	trained            bool      // parameters, or what an optimizer keeps of them: a network's size is somebody's plan
@@ -58,6 +59,23 @@ const Count = "count"
 // length.
 const guardedDetail = "; its length is tested"
 
+// MostItems is the largest number of items that is a bound: what holds more takes eight bytes for each, 34 GB, before
+// it has anything to keep.
+const MostItems = 1 << 32
+
+// besideData is what a tensor takes of the host's heap beside its data: TensorImpl, StorageImpl, the record of how it
+// is freed, and what malloc adds to each and to the aligned block. Measured with mallinfo2 over tensors of 4 to 1024
+// bytes (torch 2.15, glibc 2.36): 352 to 380 bytes each. The census counts the same in containers (walk.py, BESIDE).
+const besideData = 352
+
+// tensorBytes is what tensors of one row take of the memory that they lie in.
+func tensorBytes(t model.TensorGroup) float64 {
+	if strings.HasPrefix(t.Device, "cuda") {
+		return float64(t.Bytes)
+	}
+	return float64(t.Bytes) + besideData*float64(t.Count)
+}
+
 // accounts are all holders that censuses saw, in the order of their names.
 func (p Process) accounts() []account {
 	type key struct { // of tensors, or of an object
@@ -85,7 +103,7 @@ func (p Process) accounts() []account {
 		a.holder, a.site, a.kind, a.device, a.tensors = holder, cmp.Or(t.Site, a.site), t.Role, device, true
 		a.state = t.Role == "optimizer" && !more
 		a.trained = t.Role == "optimizer" || t.Role == "parameter"
-		a.add(float64(t.Step), float64(t.Count), float64(t.Bytes), unknownAs(t.Fresh), false)
+		a.add(float64(t.Step), float64(t.Count), tensorBytes(t), unknownAs(t.Fresh), false)
 	}
 	for i := range p.Objects {
 		o := p.Objects[i]
@@ -108,7 +126,9 @@ func (p Process) accounts() []account {
 		}
 		if strings.Contains(o.Detail, " at most") {
 			if m := atMost.FindStringSubmatch(o.Detail); m != nil {
-				a.bound, _ = strconv.ParseFloat(m[1], 64)
+				if a.bound, _ = strconv.ParseFloat(m[1], 64); a.bound > MostItems {
+					a.bound = 0
+				}
 			}
 		}
 		a.guarded, a.of = strings.Contains(o.Detail, guardedDetail), o.Detail
@@ -136,7 +156,7 @@ func (a *account) limit(b Bound) {
 		a.bound = 0
 	}
 	if a.bound == 0 && a.stopped() {
-		a.bound = a.items[len(a.items)-1]
+		a.bound, a.rested = a.items[len(a.items)-1], true
 	}
 }
 
@@ -211,14 +231,17 @@ func (a account) with(b account) account {
 
 // trainsMore says that there are more parameters than at the first census.
 func (p Process) trainsMore() bool {
-	first, last := int64(math.MaxInt64), int64(0)
+	first, seen := int64(math.MaxInt64), int64(0)
 	counts := map[int64]int64{}
 	for _, t := range p.Tensors {
-		if first, last = min(first, t.Census), max(last, t.Census); t.Role == "parameter" {
+		if first = min(first, t.Census); t.Role == "parameter" {
 			counts[t.Census] += t.Count
 		}
 	}
-	return counts[last] > counts[first]
+	for id := range counts { // a census that was cut short has not seen them all, and tells of none
+		seen = max(seen, id)
+	}
+	return counts[seen] > counts[first]
 }
 
 // unknownAs is NaN for what is not known.
@@ -301,13 +324,23 @@ func (a account) again() account {
 	return a.since(a.steps[at])
 }
 
-// pace is what xs gained a step, from the first to the last census; 0 of fewer than two.
+// pace is what xs gained a step, from the first to the last census that knows of it; 0 of fewer than two censuses, NaN
+// where fewer than two know.
 func (a account) pace(xs []float64) float64 {
-	n := len(a.steps)
-	if n < 2 || a.steps[n-1] <= a.steps[0] {
+	i, k := 0, len(a.steps)-1
+	if k < 1 || a.steps[k] <= a.steps[0] {
 		return 0
 	}
-	return (xs[n-1] - xs[0]) / (a.steps[n-1] - a.steps[0])
+	for i < k && math.IsNaN(xs[i]) {
+		i++
+	}
+	for i < k && math.IsNaN(xs[k]) {
+		k--
+	}
+	if a.steps[k] <= a.steps[i] {
+		return math.NaN()
+	}
+	return (xs[k] - xs[i]) / (a.steps[k] - a.steps[i])
 }
 
 // Constants of testimony.

@@ -21,6 +21,7 @@ func (p Process) explain(f *Finding, accounts []account, in Input) {
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
 		p.attribute(f, accounts)
+		p.bounded(f, accounts, in.binding(f, p))
 		p.nativeSite(f)
 		p.grownModel(f, accounts)
 		p.mayFill(f, accounts, in.Over)
@@ -51,6 +52,7 @@ type suspect struct {
 
 	container   bool
 	few         bool // tensors, fewer than pile up
+	views       bool // tensors that are parts of larger storages, which they keep
 	unseen      bool // some of it belongs to libraries, whose bytes a census can't see
 	late        bool // only the last census saw it: how fast it grows isn't known
 	uncollected bool // garbage in cycles while the collector is off
@@ -71,7 +73,13 @@ func (p Process) attribute(f *Finding, accounts []account) {
 		return
 	}
 	best := list[0]
+	if i := slices.IndexFunc(list, func(s suspect) bool {
+		return (s.uncollected || !math.IsNaN(s.bytes)) && boundOf(s.holder, accounts) == nil
+	}); i > 0 && boundOf(best.holder, accounts) != nil { // what has no end goes before what has one
+		best = list[i]
+	}
 	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
+	f.views = best.views
 	p.choice(f)
 	switch {
 	case f.Worker:
@@ -155,6 +163,7 @@ func (s *suspect) hold(tensors []suspect) {
 		if below(t.holder, s.holder) {
 			sum += math.Max(0, t.bytes)
 			s.site = cmp.Or(s.site, t.site)
+			s.views = s.views || t.views
 		}
 	}
 	if sum > 0 && (math.IsNaN(s.bytes) || sum > s.bytes/2) {
@@ -244,6 +253,7 @@ var rolesKind = map[string]string{"parameter": "parameter", "buffer": "buffer", 
 
 type seen struct {
 	bytes, count float64
+	shown        float64 // bytes of what the tensors show, where the storages may be larger
 	site, role   string
 }
 
@@ -261,7 +271,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			byCensus[t.Census], steps[t.Census] = m, float64(t.Step)
 		}
 		s := m[HolderOf(t.Holder)]
-		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
+		s.bytes, s.count = s.bytes+tensorBytes(t), s.count+float64(t.Count)
+		s.shown += shown(t)
 		s.site, s.role = cmp.Or(s.site, t.Site), cmp.Or(rolesKind[t.Role], "tensors")
 		m[HolderOf(t.Holder)] = s
 	}
@@ -278,6 +289,9 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	for _, o := range p.Objects {
 		if o.Evidence != Count {
 			seenAt.add(o.Holder, o.Census)
+		}
+		if o.Evidence == "container" && o.Bytes == model.Null {
+			seenAt.notAll(HolderOf(o.Holder), o.Census)
 		}
 	}
 	var list []suspect
@@ -297,7 +311,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			late:  span.late || len(sizes[holder]) == 1 && now.count < moreItems,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
 		s.foreign, s.shrank, s.few = IsForeign(now.site), shrank, now.count < moreItems
-		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
+		s.views = now.shown > 0 && now.bytes-besideData*now.count > viewed*now.shown
+		s.fleeting = span.fleeting(sizes[holder], first, last) && (local(holder) || newcomer(holder, now.count))
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
@@ -365,8 +380,11 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
-		s.fleeting = local(o.Holder) && span.fleeting(t.sizes, first, last) ||
-			strings.HasPrefix(o.Holder, loggers) && len(t.sizes) < 2
+		stale := f.End-trails.seen.steps[span.to] > lateCensus*(f.End-f.Start) // the census says little of what came since
+		// a search through all objects found several at once, and nobody knows since when they are there
+		s.fleeting = s.bunch && len(t.sizes) < 2 ||
+			span.fleeting(t.sizes, first, last) && (local(o.Holder) || newcomer(s.holder, sizeOf(*o))) ||
+			strings.HasPrefix(o.Holder, loggers) && len(t.sizes) < leastCensuses || math.IsNaN(s.bytes) && stale
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}
@@ -408,7 +426,7 @@ func (p Process) counted(f *Finding, list []suspect, accounts []account) []suspe
 		}
 		_, last := a.emptied()
 		s.shrank = last >= 0
-		s.what = fmt.Sprintf("%s, %s items, %+.3g per %s", s.kind, units.Count(int64(s.length)), s.items, f.Unit())
+		s.what = grownTo(s.kind, a.of, s.length, s.items, f.Unit())
 		if inner, _, _ := strings.Cut(a.of, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
 			s.class = RetainedTensors
 		}
@@ -461,12 +479,9 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 	case "container":
 		s.container, s.kind = true, name
 		s.bunch = o.Count > 1 && strings.HasPrefix(o.Holder, "<")
-		if strings.Contains(o.Detail, "functools._lru_list_elem") {
-			s.kind = "cache"
-		}
+		s.kind = kindOf(name, o.Detail)
 		s.unseen = strings.Contains(o.Detail, "can't be seen")
-		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
-			s.items, unit)
+		s.class, s.what = RetainedObjects, grownTo(name, o.Detail, s.length, s.items, unit)
 		if inner, _, _ := strings.Cut(o.Detail, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
 			s.class = RetainedTensors
 		}

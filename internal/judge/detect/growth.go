@@ -402,6 +402,17 @@ func (g *Growth) fill(w window) {
 	g.Level = w.end
 }
 
+// promised is how many steps more of growth that may end are waited for: until it is twice as old as it was when the
+// last wait ended, at MinSteps, twice as many, and so on. So what is told shrinks as the steps are made, and a wait
+// that was told is not put off meanwhile.
+func promised(age float64) float64 {
+	until := 2.0 * MinSteps
+	for until <= age {
+		until *= 2
+	}
+	return math.Ceil(until - age)
+}
+
 func notLeaking(g Growth, s Series, w *window) Growth {
 	recent, ok := look(s, 0.5)
 	if ok {
@@ -416,7 +427,7 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	g.because(w.why)
 	switch w.why {
 	case Flattens, Slower:
-		g.Needs = math.Ceil(w.width())
+		g.Needs = promised(g.End - g.Since)
 		if over(s, w) {
 			g.because(Flattened)
 			g.Needs = 0

@@ -12,9 +12,12 @@ import (
 const (
 	// explains is the share of the rate that a holder of known size must grow by: below it, it grows beside the leak.
 	explains = 0.25
-	// more items than before is what a holder of unknown size must have at the least: one or two come and go with the
-	// step.
+	// moreItems than before are more than come and go with the step. What holds unknown sizes must have gained
+	// leastRise.
 	moreItems = 3
+	// piled is what a holder that only the last of several censuses saw must have at the least: there was nothing that
+	// it could be compared with, and a model's tables have some items from the beginning.
+	piled = 32
 	// shrinks is the share of itself that a holder may lose from census to census: sizes of large ones are estimated.
 	shrinks = 0.25
 )
@@ -28,8 +31,10 @@ func (s suspect) holds(rate, over float64) bool {
 		return false
 	case !math.IsNaN(s.bytes):
 		return s.bytes >= explains*rate && s.bytes*explains <= rate // maps of files are larger than what they take
+	case s.class == GCCycles: // the collector is on: young garbage is of the last steps, and it comes for it
+		return false
 	}
-	return !s.bunch && s.items > 0 && s.items*over >= moreItems
+	return !s.bunch && s.items > 0 && s.items*over >= leastRise
 }
 
 // IsForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it
@@ -98,6 +103,20 @@ func below(path, holder string) bool {
 type sightings struct {
 	steps map[int64]float64
 	roots map[string][]int64 // censuses in order
+	blind map[int64][]string // containers of which a census has not seen all
+}
+
+// notAll notes that a census has not seen all of a container, nor of what hangs there.
+func (s *sightings) notAll(holder string, census int64) {
+	if s.blind == nil {
+		s.blind = map[int64][]string{}
+	}
+	s.blind[census] = append(s.blind[census], holder)
+}
+
+// unknown says that a census which has no row of a path need not have looked there.
+func (s *sightings) unknown(path string, census int64) bool {
+	return slices.ContainsFunc(s.blind[census], func(holder string) bool { return below(path, holder) })
 }
 
 func (s *sightings) add(path string, census int64) {
@@ -120,6 +139,12 @@ func rootOf(path string) string {
 	return root
 }
 
+// ownTables are those that a module has of its own: what one census saw there is the module, not growth.
+var ownTables = map[string]bool{"_modules": true, "_parameters": true, "_buffers": true}
+
+// newcomer says of what only the last of several censuses saw that it need not have grown.
+func newcomer(holder string, items float64) bool { return ownTables[lastName(holder)] || items < piled }
+
 // sighting is between which censuses a holder's growth is measured.
 type sighting struct {
 	from, to int64
@@ -141,7 +166,8 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 	out := sighting{from: last, to: first}
 	before := int64(0) // the census before the holder was first seen
 	for _, id := range s.roots[rootOf(path)] {
-		if id >= first && id <= last {
+		here := func(at size) bool { return at.census == id }
+		if id >= first && id <= last && (!s.unknown(path, id) || slices.ContainsFunc(seen, here)) {
 			out.to = id
 		}
 	}
@@ -210,9 +236,23 @@ type trails struct {
 	seen sightings
 }
 
+// cut says that a census has not seen all of a container.
+func cut(o *model.ObjectGroup) bool { return o.Evidence == "container" && o.Bytes == model.Null }
+
+// wholly counts the censuses that have seen all of a container.
+func (p Process) wholly() map[objectKey]int {
+	out := map[objectKey]int{}
+	for i := range p.Objects {
+		if o := &p.Objects[i]; o.Evidence == "container" && !cut(o) && o.Step != model.Null {
+			out[keyOf(o)]++
+		}
+	}
+	return out
+}
+
 func (p Process) follow() *trails {
 	out := &trails{seen: sightings{steps: map[int64]float64{}}}
-	by := map[objectKey]*trail{}
+	by, whole := map[objectKey]*trail{}, p.wholly()
 	for i := range p.Objects {
 		o := &p.Objects[i]
 		if o.Evidence == Count {
@@ -220,6 +260,13 @@ func (p Process) follow() *trails {
 		}
 		if o.Step != model.Null {
 			out.seen.steps[o.Census] = float64(o.Step)
+		}
+		if cut(o) {
+			out.seen.notAll(HolderOf(o.Holder), o.Census)
+			if whole[keyOf(o)] > 1 { // its bytes are compared between the censuses that know them
+				out.seen.add(o.Holder, o.Census)
+				continue
+			}
 		}
 		t := by[keyOf(o)]
 		if t == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/stats"
+	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -38,9 +39,45 @@ func foretell(judged []judgement, in Input) (all []Finding) {
 				f.Advice = advise(*f)
 			}
 		}
+		for i := range j.findings {
+			j.findings[i].beside(j)
+		}
 		all = append(all, j.findings...)
 	}
 	return all
+}
+
+// holey is how many times as fast as what is kept a process must grow for that to be told.
+const holey = 1.5
+
+// beside tells of a leak in the heap what the process grows by, where that is more: gaps between what is kept, which
+// malloc can't give back. It is what a screen of processes shows, and what the limit goes by.
+func (f *Finding) beside(j judgement) {
+	if f.Verdict != Leak || f.Memory != Heap || j.process.Pace <= 0 {
+		return
+	}
+	kept := 0.0 // in all of its private memory
+	for _, other := range j.findings {
+		if other.Verdict == Leak && (other.Memory == Heap || other.Memory == Private) {
+			kept += other.Rate
+		}
+	}
+	all := j.process.charging(f.Start) * j.process.Pace
+	if all < holey*kept {
+		return
+	}
+	by := min(all, steepest*kept)
+	text := fmt.Sprintf("it keeps %s a %s; the process grows by %s, because of holes between what is kept and other "+
+		"growth", units.Bytes(math.Round(kept)), f.Unit(), units.Bytes(math.Round(all)))
+	switch {
+	case f.Limit == "":
+	case by < all:
+		text += fmt.Sprintf("; the limit goes by %s, since holes make less than %d times as much",
+			units.Bytes(math.Round(by)), steepest)
+	default:
+		text += "; the limit goes by that"
+	}
+	f.Evidence = append(f.Evidence, text)
 }
 
 // judgement is what was found of one process.

@@ -135,6 +135,8 @@ type Finding struct {
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
 	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …
+	views    bool    // it holds tensors that are parts of larger storages
+	grows    bool    // containers grow, though none explains it
 	Last     float64 // step of the process: what was read until End says nothing of the steps since
 	Doubt    float64 // that the growth will end by itself
 	Advice   []string

@@ -3,6 +3,7 @@ package detect
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -199,6 +200,70 @@ func TestBoundedContainer(t *testing.T) {
 	}
 }
 
+// TestNamedBoundStands: a named holder with a bound is no leak, whatever share of the growth it explains, unless
+// something without a bound explains as much; a tensor counts with what it takes beside its data.
+func TestNamedBoundStands(t *testing.T) {
+	rows := func(each, other int64) Process {
+		return leaky(func(_, step int64) []model.ObjectGroup {
+			list := []model.ObjectGroup{{Evidence: "container", Type: "collections.deque", Holder: "__main__.replay",
+				Count: 1, Length: step, Bytes: step * each, Detail: "of builtins.tuple; 2000 at most"}}
+			if other > 0 {
+				list = append(list, model.ObjectGroup{Evidence: "container", Type: "list", Holder: "__main__.kept",
+					Count: 1, Length: step, Bytes: step * other, Site: "a.py:3"})
+			}
+			return list
+		})
+	}
+	host := Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 8 << 30}
+	judged := func(p Process) Report { return Run(Input{Steps: 1000, Processes: []Process{p}, Host: host}) }
+	if r := judged(rows(350_000, 0)); r.Verdict != Undecided || r.Findings[0].Why != FillsUp {
+		t.Errorf("a third of the growth: %s %q", r.Verdict, r.Missing)
+	}
+	if r := judged(rows(450_000, 300_000)); r.Verdict != Leak || r.Findings[0].Holder != "__main__.kept" {
+		t.Errorf("beside one without a bound: %s, %q", r.Verdict, r.Findings[0].Holder)
+	}
+	table := leaky(func(_, step int64) []model.ObjectGroup {
+		return []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.table", Count: 1,
+			Length: 6000, Bytes: step * 450_000, Detail: "of builtins.list; 6000 at most"}}
+	})
+	if r := judged(table); r.Verdict != Leak {
+		t.Errorf("a table of lists that grow: %s %q", r.Verdict, r.Missing)
+	}
+	small := leaky(func(_, step int64) []model.ObjectGroup { return nil })
+	small.Heap, small.Anon = growing(1000, 8*(64+besideData)), growing(1000, 8*(64+besideData))
+	for i, step := range []int64{200, 500, 900} {
+		small.Tensors = append(small.Tensors, model.TensorGroup{Census: int64(i + 1), Step: step, Role: "tensor",
+			Device: "cpu", Holder: "__main__.states[*]", Site: "a.py:3", Count: 8 * step, Bytes: 8 * step * 64})
+	}
+	if f := first(t, small); f.Holder != "__main__.states" {
+		t.Errorf("tensors of 64 bytes are held by %q", f.Holder)
+	}
+}
+
+// TestPromisedWaitIsKept: what is told to be missing shrinks by the steps that are made, until it is over.
+func TestPromisedWaitIsKept(t *testing.T) {
+	for age := 10.0; age < 10_000; age += 7 {
+		if now, then := promised(age), promised(age+7); then != now-7 && now > 7 {
+			t.Fatalf("at %.0f steps %.0f more, at %.0f still %.0f", age, now, age+7, then)
+		}
+	}
+}
+
+// TestHolesAreTold: what the process grows by is told beside what is kept, where it is much more.
+func TestHolesAreTold(t *testing.T) {
+	p := leaky(func(_, step int64) []model.ObjectGroup { return nil })
+	has := func(f Finding) bool {
+		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, "because of holes") })
+	}
+	if f := first(t, p); has(f) {
+		t.Errorf("there are none: %q", f.Evidence)
+	}
+	p.Anon = growing(1000, 3e6)
+	if f := first(t, p); !has(f) {
+		t.Errorf("two thirds are holes: %q", f.Evidence)
+	}
+}
+
 // TestWaitsForTheFirstCensus: growth that no census has looked at yet is undecided while one may still come; a list
 // that the program's lines guard may fill up, for longer than another.
 func TestWaitsForTheFirstCensus(t *testing.T) {
@@ -245,10 +310,6 @@ func TestATensorSeenOnce(t *testing.T) {
 // has at the moment of a census, a variable of the step that goes on, and what is emptied between censuses are none.
 func TestHolders(t *testing.T) {
 	type objects = []model.ObjectGroup
-	row := func(holder, site string, length, bytes int64) model.ObjectGroup {
-		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: holder, Count: 1, Length: length,
-			Bytes: bytes, Site: site}
-	}
 	const adam = "/usr/lib/python3/site-packages/torch/optim/adam.py:320"
 	for name, c := range map[string]struct {
 		objects func(census, step int64) []model.ObjectGroup

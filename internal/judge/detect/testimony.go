@@ -52,7 +52,7 @@ func (p Process) testify(f *Finding, accounts []account) {
 	}
 	best, chance, shows := Growth{P: rising}, p.chance(f), p.shows(f)
 	for _, a := range accounts {
-		if !a.testifies(f) {
+		if !a.testifies(f) || within(a.holder, accounts) {
 			continue
 		}
 		if g, ok := p.grows(f, a, chance, shows, tried); ok && g.P < best.P {
@@ -265,6 +265,36 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	}
 }
 
+// fillsItems says that a container with a bound grows by its items: what hangs in them need not be bounded.
+func (a account) fillsItems() bool { return !a.rested && a.items[len(a.items)-1] > a.items[0] }
+
+// within says that a holder is, or hangs below, a container whose growth is known to end: its tensors end with it.
+func within(holder string, accounts []account) bool {
+	return slices.ContainsFunc(accounts, func(a account) bool {
+		return a.container && a.ends() && a.fillsItems() && below(holder, a.holder)
+	})
+}
+
+// boundOf is the account of the container with a known bound that a holder is, or hangs below; nil for none. One that
+// has as many items as ever bounds nothing: what these hold grows.
+func boundOf(holder string, accounts []account) *account {
+	for i := range accounts {
+		a := &accounts[i]
+		if a.container && a.bound > 0 && a.fillsItems() && holder != "" && below(holder, a.holder) {
+			return a
+		}
+	}
+	return nil
+}
+
+// bounded takes a leak back whose named holder fills up to a bound, whatever share of the growth it explains: nothing
+// without a bound was found that explains as much.
+func (p Process) bounded(f *Finding, accounts []account, limit Limit) {
+	if a := boundOf(f.Holder, accounts); a != nil && f.Verdict == Leak && f.Why != Testified {
+		a.during(f).fills(f, limit)
+	}
+}
+
 // gathers says that the account gains as many items from census to census: a variable of the step that is going on has
 // as many as it happens to have.
 func (a account) gathers() bool {
@@ -360,15 +390,15 @@ func (a account) fills(f *Finding, limit Limit) {
 		f.Needs = math.Ceil(left)
 	case a.bound > 0 && items >= a.bound:
 		f.because(Full, a.holder, units.Count(int64(items)))
-		f.Needs = MinSteps / 2
+		f.Needs = promised(f.End - f.Start)
 	case a.state:
 		f.because(Stages, a.holder)
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	case a.guarded:
 		f.because(Guarded, a.holder)
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	case a.bound == 0:
 		f.because(FillsSlots, a.holder, units.Count(int64(items)))
-		f.Needs = math.Ceil(f.End - f.Start)
+		f.Needs = promised(f.End - f.Start)
 	}
 }

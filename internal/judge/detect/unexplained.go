@@ -43,6 +43,7 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 	}
 	text := "the censuses found nothing that explains it"
 	var names []string
+	f.grows = len(growing) > 0
 	for _, a := range growing[:min(len(growing), mostNamed)] {
 		names = append(names, fmt.Sprintf("%s (%+.3g items per %s)", a.holder, a.pace(a.items), f.Unit()))
 	}
@@ -137,5 +138,5 @@ func (a account) conceals(f *Finding) bool {
 	return !a.ends() && !plain.MatchString(a.of) && (f.Memory == Shared || !numbers.MatchString(a.of))
 }
 
-// name is the container's type, without its module.
-func (a account) name() string { return a.kind[strings.LastIndexByte(a.kind, '.')+1:] }
+// name is the container's type, without its module, or its kind where that says more.
+func (a account) name() string { return kindOf(a.kind[strings.LastIndexByte(a.kind, '.')+1:], a.of) }

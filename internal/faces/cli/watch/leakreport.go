@@ -100,7 +100,11 @@ func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 	if !ok {
 		return
 	}
-	plain.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message)
+	text := m.Message
+	if m.Alone {
+		text += " (no census saw what holds the memory; this is found in the code)"
+	}
+	plain.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, text)
 	for line := range strings.Lines(m.Diff) {
 		if strings.HasPrefix(line, "diff ") {
 			continue

@@ -54,12 +54,6 @@ def memory_of():
     return _memory
 
 
-def _step():
-    """Steps that have ended in this process."""
-    observer = state.observer
-    return max(0, observer.step) if observer is not None else 0
-
-
 def last_look(limit):
     """At the process's end, in its main thread: writes what a running census has found, or else begins a census.
     It takes `limit` ns at most, regardless of the budget: there are no more steps that it could delay."""
@@ -77,7 +71,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         self.outcome, self.listeners = None, []
         self.number = memory.number + 1
         self.compared = memory.number > 0
-        self.step = _step()
+        self.step = evidence.steps()
         self.began = monotonic_ns()
         self.spent = self.longest = self.slice_began = self.beside = 0
         self.limit = SLICE
@@ -235,6 +229,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         """Walks the program's own objects first: if the process ends meanwhile, or the budget allows no more, most of
         what matters has been visited. What runs and __main__ are known at once, other modules are not."""
         self._pass_by_loggers()
+        yield from self._unit(self._managed)
+        self._managed_counted()
         frames = self.roots.frames()
         for root in frames:
             if root[3]:
@@ -289,7 +285,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         home = frame.f_code.co_filename
         foreign = "" if introspect.is_user_file(home) else sites.where(frame.f_code, frame.f_code.co_firstlineno)
         for name in list(values):
-            if type(name) is str and not name.startswith(("__", "@", ".")):
+            if type(name) is str and not name.startswith(("@", ".")) and not (name[:2] == name[-2:] == "__"):
                 try:
                     value = values[name]
                 except KeyError:
@@ -312,7 +308,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
     def _globals(self, values, name):
         home = values.get("__file__")
         for key, value in list(values.items()):
-            if type(key) is str and not key.startswith("__"):
+            if type(key) is str and not (key.startswith("__") and key.endswith("__")):
                 if name == libraries.MAIN and key in state.evaluated and state.evaluated[key] == id(value):
                     continue     # the user's question made it
                 self.homes["%s.%s" % (name, key)] = home

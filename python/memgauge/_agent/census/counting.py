@@ -13,7 +13,8 @@ from time import thread_time_ns
 from .. import frames, mainthread, recording, state, torchhook
 from ..record._spec import FLAG_ESTIMATED, NOT_TAKEN
 from . import introspect, roots, rows, tensors
-from .introspect import ARRAY, ATOM, DEQUE, DICT, LIST, SET, TENSOR
+from .entering import IN_ONE_PIECE
+from .introspect import ARRAY, ATOM, DEQUE, DICT, LIST, SET, STREAM, TENSOR
 
 LONG, FEW = 16, 24       # containers that are followed: those of the census's rows, and others that it met
 LABELS = 8               # of a path at most
@@ -134,6 +135,10 @@ def _look(followed, variables, kinds, torch):
         length = (frozenset if introspect.isinstance_of(o, frozenset) else set).__len__(o)
     elif kind in _LENGTH:
         length = _LENGTH[kind](o)
+    elif kind in (STREAM, ARRAY):
+        size = int(kinds.sized[id(cls)](o) if kind == STREAM else kinds.nbytes(o))
+        text = "count", introspect.type_name(cls), followed.path, followed.site, "of " + IN_ONE_PIECE
+        return (text, FLAG_ESTIMATED, size, size) if size else None
     else:
         return None
     if length < max(1, followed.least):

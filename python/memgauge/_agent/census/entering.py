@@ -2,11 +2,12 @@
 import sys
 from _weakref import ref as weak
 from collections import deque
+from itertools import cycle
 
 from .. import frames
 from . import introspect
 from .introspect import (ARRAY, ATOM, BUILTIN, CACHE, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST,
-                         METHOD, MODULE, SET, TENSOR, TRACEBACK, TUPLE, referents)
+                         METHOD, MODULE, SET, STREAM, TENSOR, TRACEBACK, TUPLE, referents)
 from .libraryobjects import LibraryObjects
 from .places import BUFFER, OPTIMIZER
 
@@ -17,8 +18,13 @@ ATTRIBUTES = 64        # an object with more is used as a container
 MAX_SAMPLED, SAMPLES = 64, 16   # classes and instances of each
 SMALL = 8              # items; smaller containers are not worth a row
 MAX_MET = 512          # places of containers that are remembered
+BULK = 64 << 10        # bytes in one piece, in a stream or an array, that are worth a row
+IN_ONE_PIECE = "bytes in one piece"
 
 _maxlen = deque.maxlen.__get__
+# what a class keeps a function in, and how that is read
+_WRAPPED = {id(cls): cls.__dict__[name].__get__ for cls, name in (
+    (staticmethod, "__func__"), (classmethod, "__func__"), (property, "fget"))}
 
 
 class Entering(LibraryObjects):
@@ -56,6 +62,18 @@ class Entering(LibraryObjects):
         self.container_type[place] = introspect.type_name(cls)
         if items:
             self.inner[place] = introspect.type_name(type(items[-1]))
+
+    def bulk(self, cls, size, place, weight):
+        """Records what is large without having items: a place of its own, which no list has."""
+        if size >= BULK and self.places.label[place] != "[*]":
+            self.length[place] = self.length.get(place, 0) + size * weight
+            self.containers[place] = self.containers.get(place, 0) + weight
+            self.container_type[place], self.inner[place] = introspect.type_name(cls), IN_ONE_PIECE
+
+    def _stream(self, o, cls, place, weight, depth):
+        size = self.kinds.sized[id(cls)](o)
+        self.held[place] = self.held.get(place, 0) + size * weight
+        self.bulk(cls, size, place, weight)
 
     def _met(self, place, n):
         """Remembers where a container is: one with few items may have many later, and of a large one the census may not
@@ -173,6 +191,8 @@ class Entering(LibraryObjects):
             self.visit(cls, self.places.at(0, introspect.type_name(cls)), 1, depth)    # what all instances share
         elif id(cls) in self.kinds.opaque:
             self.unseen[place] = self.unseen.get(place, 0) + weight
+        if cls is cycle:
+            self.about[place] = "in itertools.cycle"
         of, done, held = self.kinds.of, self.done, 0
         for position, v in enumerate(referents(o)):
             kind = of.get(id(type(v)))
@@ -262,10 +282,16 @@ class Entering(LibraryObjects):
     def _class(self, o, cls, place, weight, depth):
         values = introspect.namespace(o)
         for name, v in list(values.items()):
+            unwrap = _WRAPPED.get(id(type(v)))
+            if unwrap is not None:
+                v = unwrap(v)
             kind = self.kinds.kind(type(v))
-            if kind == ATOM or type(name) is not str or name.startswith("__"):
+            if kind == ATOM or type(name) is not str or name.startswith("__") and kind not in (FUNCTION, CACHE):
                 continue
-            self.visit(v, self.places.at(place, "." + name), weight, depth + 1)
+            child = self.places.at(place, "." + name)
+            if kind == CACHE and unwrap is None:
+                self.about[child] = "of a method"
+            self.visit(v, child, weight, depth + 1)
 
     def _error(self, o, cls, place, weight, depth):
         """An exception: its traceback holds every frame that it came through, and those all their locals."""
@@ -312,5 +338,5 @@ BY_KIND = {
     FUNCTION: Entering._function, METHOD: Entering._method, CLASS: Entering._class, MODULE: lambda *_: None,
     FRAME: Entering._frame, TRACEBACK: Entering._traceback, CELL: Entering._cell, ERROR: Entering._error,
     INSTANCE: Entering._instance, TENSOR: lambda *_: None, ATOM: lambda *_: None, ARRAY: Entering.array,
-    BUILTIN: Entering.builtin, CACHE: Entering.cache,
+    BUILTIN: Entering.builtin, CACHE: Entering.cache, STREAM: Entering._stream,
 }

@@ -5,6 +5,7 @@ from time import monotonic_ns
 
 from .. import recording, state
 from . import counting, cycles, executed, introspect, rows, sites, sourcelines, tensors
+from .entering import IN_ONE_PIECE, SMALL
 from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 
@@ -12,6 +13,12 @@ RESERVE = 0.25           # share of a census's time for writing rows
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
 LINKS = 16               # objects; shorter chains are not worth a row
+
+
+def steps():
+    """Steps that have ended in this process."""
+    observer = state.observer
+    return max(0, observer.step) if observer is not None else 0
 
 
 def joined(text, more):
@@ -23,6 +30,7 @@ class Telling(sourcelines.SourceLines):
 
     def _report(self):
         self.lines = {}            # (name, function) -> file:line
+        self.step = (self.step + steps()) // 2      # of a walk that lasted many steps the middle
         self.unknown = self._within_cut() if self.compared else ()
         for part in (self._tensor_rows, self._container_rows, self._type_rows, self._graph_rows, self._error_rows,
                      self._cycle_rows, self._native_rows):
@@ -49,7 +57,9 @@ class Telling(sourcelines.SourceLines):
     def _tensor_rows(self):
         groups = self.walk.groups
         cut = self.unknown
-        places = [i for i, place in enumerate(groups.place) if place not in cut or groups.role[i] != TENSOR_ROLE]
+        partly = {self.walk.places.anchor[place] for place in self.walk.cut} if self.compared else ()
+        places = [i for i, place in enumerate(groups.place) if place not in cut
+                  and (groups.role[i] == TENSOR_ROLE or place not in partly)]
         by_bytes = sorted(places, key=lambda i: -groups.bytes[i])[:MAX_GROUPS * 3 // 4]
         by_count = sorted(places, key=lambda i: -groups.count[i] * (groups.role[i] == TENSOR_ROLE))[:MAX_GROUPS // 4]
         for i in sorted(set(by_bytes + by_count), key=lambda i: -groups.bytes[i]):
@@ -141,7 +151,8 @@ class Telling(sourcelines.SourceLines):
         told = []
         for delta, size, place, path, was in sorted(set(grown + big + long), key=lambda r: (-r[0], -r[1])):
             yield from self._site(place)
-            told.append((w.length[place], place, path, self.found))
+            items = w.length[place] if w.inner.get(place) != IN_ONE_PIECE else SMALL
+            told.append((items, place, path, self.found))
             hooks = path.endswith("_hooks") and path.rpartition(".")[2] in sites.HOOKS
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
@@ -156,6 +167,8 @@ class Telling(sourcelines.SourceLines):
         text = "a chain" if place in self.walk.links else "of " + self.walk.inner.get(place, "?")
         if unseen:
             text += "; the bytes of %d objects of libraries can't be seen" % unseen
+        if place in self.walk.about:
+            text += "; " + self.walk.about[place]
         return text + ("; %d at most" % bound if bound is not None else "")
 
     def _type_rows(self):

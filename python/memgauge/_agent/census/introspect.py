@@ -15,7 +15,7 @@ from .. import state
 
 # What there is to be done with an object, by its class
 (ATOM, TENSOR, DICT, LIST, TUPLE, SET, DEQUE, FUNCTION, METHOD, CLASS, MODULE, FRAME, TRACEBACK, CELL, ERROR,
- INSTANCE, ARRAY, BUILTIN, CACHE) = range(19)
+ INSTANCE, ARRAY, BUILTIN, CACHE, STREAM) = range(20)
 
 mro = type.__dict__["__mro__"].__get__
 _flags = type.__dict__["__flags__"].__get__
@@ -41,7 +41,8 @@ _ATOMS = (weak, property, staticmethod, classmethod, types.CodeType, types.GetSe
           types.ClassMethodDescriptorType, slice, range, memoryview)
 # what Python's own C keeps outside of what the collector knows
 _SIZED = (("mmap", "mmap", "__len__"), ("array", "array", "__sizeof__"), ("_io", "BytesIO", "__sizeof__"),
-          ("_io", "StringIO", "__sizeof__"), ("re", "Pattern", "__sizeof__"))
+          ("_io", "StringIO", "tell"), ("re", "Pattern", "__sizeof__"))     # StringIO tells nothing better
+_STREAMS = "BytesIO", "StringIO"
 
 
 PARTS_OF_ERRORS = [(name, BaseException.__dict__[name].__get__) for name in ("__cause__", "__context__", "args")]
@@ -78,7 +79,7 @@ class Kinds:
         for home, name, method in _SIZED:
             kind = getattr(sys.modules.get(home), name, None)
             if kind is not None:
-                of[id(kind)] = ATOM
+                of[id(kind)] = STREAM if name in _STREAMS else ATOM
                 sized[id(kind)] = _safely(kind.__dict__[method] if method in kind.__dict__ else getattr(kind, method))
         self.opaque = set()          # ids of classes whose instances have unknown sizes
         ctypes = sys.modules.get("_ctypes")
@@ -127,6 +128,8 @@ class Kinds:
         for base in bases:           # a subclass of str, of bytes, of an array …
             if id(base) in self.sized:
                 self.sized[id(cls)] = self.sized[id(base)]
+                if self.of.get(id(base)) == STREAM:
+                    return STREAM
                 return ATOM if not _flags(cls) & HAVE_GC or self.of.get(id(base)) == ATOM else INSTANCE
         if self._foreign[0] is not None and id(self._foreign[0]) in ids:
             self.sized[id(cls)] = self._foreign[1]

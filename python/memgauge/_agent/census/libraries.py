@@ -4,12 +4,15 @@ There are 75,000 globals in a process with torch, in 2,000 modules. Which module
 globals of the others are containers, is remembered from census to census for as long as a module has as many globals.
 """
 import sys
+from _io import BytesIO, StringIO
 from collections import OrderedDict, defaultdict, deque
 
-from . import entering, introspect
+from .. import frames
+from . import entering, introspect, roots
 
 PLAIN_LOGGER = 9       # attributes of a new logger
 MAIN = "__main__"
+MANAGER = "multiprocessing.Manager()"
 LOGGERS = "logging.Logger.manager.loggerDict"
 
 _LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}
@@ -111,6 +114,35 @@ class Libraries:
                     if self.kinds.own(type(o)) or _holds_much(introspect.attributes(o, type(o)) or {}):
                         self.walk.start_below(o, LOGGERS, "[*]", "." + kind, "[*]")
 
+    def _managed(self):
+        """What a process of multiprocessing.Manager keeps for others: the server is the library's, the objects are the
+        program's."""
+        for o, label in self._served():
+            self.walk.start(o, label)
+
+    def _managed_counted(self):
+        """Of those that there was no time to enter, the lengths."""
+        lengths = {}
+        for o, label in self._served():
+            if id(type(o)) in _LENGTHS and self.walk.places.at(0, label) not in self.walk.length:
+                n, _ = lengths.get(label, (0, ""))
+                lengths[label] = n + _LENGTHS[id(type(o))](o), introspect.type_name(type(o))
+        for label, (n, kind) in lengths.items():
+            self.walk.counted(n, label, kind)
+
+    def _served(self):
+        managers = sys.modules.get("multiprocessing.managers")
+        server = introspect.module_dict(managers).get("Server") if managers is not None else None
+        serve = introspect.namespace(server).get("serve_forever") if type(server) is type else None
+        code, found = getattr(serve, "__code__", None), []
+        for top in frames.innermost().values() if code is not None else ():
+            for frame in frames.stack(top, roots.MAX_FRAMES):
+                if frame.f_code is code:
+                    o = roots.frame_values(frame, self.walk).get("self")
+                    kept = (introspect.attributes(o, type(o)) or {}).get("id_to_obj")
+                    found += [v[0] for v in list(kept.values()) if type(v) is tuple and v] if type(kept) is dict else []
+        return [(o, "%s.%s" % (MANAGER, introspect.short_name(type(o)))) for o in found]
+
     def _finalizers(self):
         """Comes last, so that an object that is also held elsewhere is reported there. Libraries have finalizers
         too."""
@@ -178,9 +210,9 @@ def _loggers():
 
 
 def _holds_much(values):
-    """Whether one of these values is a container of some size."""
-    return any(_LENGTHS[id(type(value))](value) >= entering.SMALL for value in list(values.values())
-               if id(type(value)) in _LENGTHS)
+    """Whether one of these values is a container of some size, or a stream in memory."""
+    return any(_LENGTHS[id(type(value))](value) >= entering.SMALL if id(type(value)) in _LENGTHS else
+               type(value) in (BytesIO, StringIO) for value in list(values.values()))
 
 
 def _without_aliases(names):

@@ -44,6 +44,8 @@ class LibraryObjects:
                 return
             done.add(id(owner))
         self.held[place] = self.held.get(place, 0) + size * weight
+        if base is None:
+            self.bulk(cls, size, place, weight)
         if type(o) is kinds.array and kinds.dtype(o).hasobject:
             self._objects_in(o, place, weight, depth)
 
@@ -83,6 +85,9 @@ class LibraryObjects:
                      and self.kinds.kind(type(v)) not in (CLASS, FUNCTION)]
         scale = max(1, len(items) / MAX_ITEMS)
         held = self._items(items[-MAX_ITEMS:], self.places.at(place, "[*]"), weight * scale, depth + 1)
+        keys = list(stored)[-MAX_ITEMS:]     # the arguments: of a method, the object
+        of_keys = max(1, n / MAX_ITEMS)
+        held += self._items(keys, self.places.at(place, ".key"), weight * of_keys, depth + 1) * of_keys / scale
         self._container(o, cls, n, dict.__sizeof__(stored) + held * scale, place, weight, items[-1:])
         bound = _information(o).maxsize
         if n and bound is not None:

@@ -23,8 +23,10 @@ from .places import PARAMETER, TENSOR_ROLE, Groups, Places
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_VISITED = 300_000  # their ids take some 25 MB
 MAX_GRAPHS = 512       # tensors whose graph is measured after the walk
-MAX_SCALARS = 64       # places of scalars whose graph is measured during the walk, …
-ALIKE = 4              # … and scalars of a place: a chain of nodes takes up to 0.1 ms
+MAX_CHAINS = 64        # places of tensors whose graph's chain is measured during the walk, …
+ALIKE = 4              # … tensors of a place: a chain of nodes takes up to 0.5 ms, …
+CHAINED = 20_000       # … and nodes in all, 2 ms
+BESIDE = 352           # bytes that a tensor takes beside its data: internal/judge/detect, besideData
 
 
 class Pause(Exception):
@@ -52,6 +54,8 @@ class Walk(Entering):
         self.links = {}              # place -> objects of a chain
         self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
+        self.about = {}              # place -> what else is to be said of the container there
+        self.chained = 0             # nodes of chains that were followed
         self.bound = {}              # place -> items that its deques hold at most
         self.met = {}                # place -> items, of the containers that were met first
         self.names = {}              # (place, position among referents) -> label
@@ -215,22 +219,26 @@ class Walk(Entering):
         fresh, first = False, 0
         if role == TENSOR_ROLE:
             fresh, first = self.marks.see(t)
+            self.held[place] = self.held.get(place, 0) + BESIDE * weight
             if not torch.is_leaf(t):
-                self._graph_of(t, place, weight, shape)
+                self._graph_of(t, place, weight)
         elif self.places.anchor[place]:
             self.parts[place] = self.parts.get(place, 0) + size * weight
             place = self.places.anchor[place]
         self.tensors += weight
         self.groups.add(place, role, shape, dtype, device, size, weight, fresh, first)
 
-    def _graph_of(self, t, place, weight, shape):
-        """Remembers a tensor with a graph, which is measured after the walk. A scalar's graph is measured at once,
-        because `total = total + loss` will have replaced the scalar by then."""
+    def _graph_of(self, t, place, weight):
+        """Remembers a tensor with a graph, which is measured after the walk. The chain of its nodes is measured at
+        once, because `mean = 0.9 * mean + x` will have replaced the tensor by then."""
         self.graph_count[place] = self.graph_count.get(place, 0) + weight
         if len(self.graphs) < 2 * MAX_GRAPHS:
             self.graphs.extend((weak(t), place))
-        if shape in ("()", "(1,)") and len(self.chains) < MAX_SCALARS and self.graph_count[place] <= ALIKE:
+        if (len(self.chains) < MAX_CHAINS or place in self.chains) and self.graph_count[place] <= ALIKE \
+                and self.chained < CHAINED:
             node = self.torch.grad_fn(t)
             if node is not None and self.chains.get(place, 0) < tensors.MAX_CHAIN:
-                self.chains[place] = max(self.chains.get(place, 0), self.torch.chain(node))
+                nodes = self.torch.chain(node)
+                self.chained += nodes
+                self.chains[place] = max(self.chains.get(place, 0), nodes)
                 self.count = CHECK

@@ -1,0 +1,52 @@
+import collections
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = nn.Linear(256, 192), nn.Linear(192, 10)
+
+    def forward(self, x):
+        hidden = torch.relu(self.hidden(x))
+        return self.head(hidden), hidden
+
+
+def batch(step, n=64):
+    y = torch.randint(0, 10, (n,))
+    return torch.randn(n, 256) + y.view(-1, 1) / 5, y
+
+
+class Recent:
+    """Statistics of the last steps."""
+
+    def __init__(self):
+        self.rows = collections.deque(maxlen=5200)
+
+    def note(self, hidden):
+        for part in hidden.detach().chunk(8):
+            self.rows.append([part.mean(0)[:16].clone(), part.std(0)[:16].clone(), part.amax(0)[:16].clone()])
+
+
+def main():
+    torch.manual_seed(101)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    recent = Recent()
+    for step in range(1000):
+        x, y = batch(step)
+        out, hidden = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        recent.note(hidden)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            print(f"step {step} loss {loss.item():.4f}")
+    print(f"final loss {loss.item():.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = nn.Linear(256, 192), nn.Linear(192, 10)
+
+    def forward(self, x):
+        hidden = torch.relu(self.hidden(x))
+        return self.head(hidden), hidden
+
+
+def batch(step, n=64):
+    y = torch.randint(0, 10, (n,))
+    return torch.randn(n, 256) + y.view(-1, 1) / 5, y
+
+
+def move(prototypes, hidden, y):
+    old = prototypes[y[:8]]
+    new = 0.9 * old + 0.1 * hidden[:8]
+    return prototypes.index_copy(0, y[:8], new)
+
+
+def main():
+    torch.manual_seed(115)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    prototypes = torch.zeros(10, 192)
+    for step in range(700):
+        x, y = batch(step)
+        out, hidden = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        prototypes = move(prototypes, hidden, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            print(f"step {step} loss {loss.item():.4f}")
+    print(f"final loss {loss.item():.4f}")
+
+
+if __name__ == "__main__":
+    main()
