@@ -330,7 +330,7 @@ def self_test(ruler, seconds):
         blocks = r["blocks"]
         off = [b for b in blocks if not b["on"]]
         each = r["spun"] / r["hooked"] - sum(sum(b["hooked"]) for b in off) / sum(b["steps"] for b in off)
-        steps = [t for b in off for t in b["took"]]
+        steps = [took - hooked for b in off for took, hooked in zip(b["took"], b["hooked"])]
         mean, edge = sum(steps) / len(steps), sorted(steps)[int(len(steps) * estimate.EDGE)]
         ways = [("account", each / mean, estimate.account(blocks)), ("edge", each / edge, estimate.edge(blocks, True)),
                 ("blocks", each / mean, estimate.by_blocks(blocks, "thread"))]

@@ -17,7 +17,7 @@ PARTS = {"f": "first steps", "r": "module rows", "h": "heap readings", "l": "loo
          "a": "steps after those"}
 FAR = 3.0         # a value further from the median than so many deviations counts as one that far (Huber's mean)
 EDGE = 0.05       # quantile of steps that is their lower edge
-RESAMPLES = 200
+RESAMPLES = 100
 FEW = 8           # values; fewer tell nothing
 
 

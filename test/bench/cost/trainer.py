@@ -257,8 +257,9 @@ class Spin:
             end = began + self.wanted
             while clock() < end:
                 pass
-            self.hooked += clock() - began
-            self.spun += clock() - began
+            took = clock() - began
+            self.hooked += took
+            self.spun += took
             self.steps += 1
         self.owner._optimizer_step_code = _optimizer_step_code
 
