@@ -12,7 +12,7 @@ STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test test-long test-trino check demo bench bench-look accuracy wheel release generate licenses gpu-kit fuzz clean help
+.PHONY: build test test-long test-trino check demo bench bench-cost bench-look accuracy wheel release generate licenses gpu-kit fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -46,6 +46,10 @@ demo: build ## train a small PyTorch model that leaks on purpose, and ask about 
 bench: build ## the speed table with this machine's figures
 	@python=$$(scripts/testenv --only torch) && probing=$$(scripts/testenv --only probing || true) && \
 	go run ./test/bench -memgauge bin/memgauge -python "$$python" -probing "$$probing"
+
+bench-cost: build ## what a training pays, with intervals, into docs/benchmarks.md
+	@python=$$(scripts/testenv --only torch) && \
+	python3 test/bench/cost --python "$$python" --write docs/benchmarks.md
 
 bench-look: build ## what looking costs: the page, a large snapshot in it, top (needs Chromium, tmux and 1.3 GB in /tmp)
 	go run ./test/bench/web
