@@ -28,6 +28,31 @@ func started(t *testing.T, pid int) string {
 	return fields[19]
 }
 
+// spares lets the epilog run with notes of processes that are not meant, and wants them and the node, which began then,
+// to live on.
+func spares(t *testing.T, dir string, run func(name string, vars ...string), pid int, began string) {
+	t.Helper()
+	bystander := exec.Command("sleep", "600") // root's
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
+	since := started(t, bystander.Process.Pid)
+	for _, forged := range []string{
+		fmt.Sprint(bystander.Process.Pid, " ", since, " 65534"), // another user's process
+		fmt.Sprint(pid, " 1 65534"),                             // one that has the number later
+	} {
+		other := filepath.Join(dir, "run", "992.pid")
+		if err := os.WriteFile(other, []byte(forged+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("epilog.sh", "SLURM_JOB_ID=992", "SLURM_JOB_UID=65534")
+		if exists(other) || started(t, pid) != began || started(t, bystander.Process.Pid) != since {
+			t.Errorf("%s: a process that was not meant was ended", forged)
+		}
+	}
+}
+
 // TestSlurmProlog: the prolog starts a node as the job's owner with the job's name, and the epilog ends it. Neither
 // fails where memgauge is not set up: Slurm would drain the machine.
 func TestSlurmProlog(t *testing.T) {
@@ -86,25 +111,7 @@ func TestSlurmProlog(t *testing.T) {
 		strings.Join(got[2:], " ") != "node --join hub:4222 --token-file /etc/memgauge/join.token --job llama-991" {
 		t.Errorf("%s", said)
 	}
-	bystander := exec.Command("sleep", "600") // root's
-	if err := bystander.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
-	since := started(t, bystander.Process.Pid)
-	for _, forged := range []string{
-		fmt.Sprint(bystander.Process.Pid, " ", since, " 65534"), // another user's process
-		fmt.Sprint(pid, " 1 65534"),                             // one that has the number later
-	} {
-		other := filepath.Join(dir, "run", "992.pid")
-		if err := os.WriteFile(other, []byte(forged+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		run("epilog.sh", "SLURM_JOB_ID=992", "SLURM_JOB_UID=65534")
-		if exists(other) || started(t, pid) != noted[1] || started(t, bystander.Process.Pid) != since {
-			t.Errorf("%s: a process that was not meant was ended", forged)
-		}
-	}
+	spares(t, dir, run, pid, noted[1])
 	run("epilog.sh", job...)
 	until(t, "the node to end", func() bool { // one that nobody has waited for has no command line any more
 		text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))

@@ -396,7 +396,10 @@ func TestUnreadableEndIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, ask := range map[string]func(context.Context, api.Session) error{
-		"leak":  func(ctx context.Context, a api.Session) error { _, err := a.Leak(ctx, api.LeakRequest{}); return err },
+		"leak": func(ctx context.Context, a api.Session) error {
+			_, err := a.Leak(ctx, api.LeakRequest{})
+			return err
+		},
 		"where": func(ctx context.Context, a api.Session) error { _, err := a.Where(ctx); return err },
 	} {
 		var said []string

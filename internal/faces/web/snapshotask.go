@@ -458,8 +458,8 @@ func (s *Server) sourceOfFrame(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !x.here {
-		reply(w, shotSource{Why: "source is shown of snapshots that were recorded here: that of a session in its place, " +
-			"or with memgauge web --source --snapshot FILE"}, nil)
+		reply(w, shotSource{Why: "source is shown of snapshots that were recorded here: that of a session in its " +
+			"place, or with memgauge web --source --snapshot FILE"}, nil)
 		return
 	}
 	f := x.history.Frame(uint32(n))

@@ -174,7 +174,7 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]chan struct{}{}}}, nil
+	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]*sent{}}}, nil
 }
 
 // serverError begins what a NATS server says of an error.

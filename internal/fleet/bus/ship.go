@@ -2,11 +2,14 @@ package bus
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -26,7 +29,36 @@ var errNotKept = errors.New("the hub has not kept it in time: it is busy, full, 
 // kept are frames that wait for the word that they are on the hub's disk.
 type kept struct {
 	sync.Mutex
-	waiting map[string]chan struct{} // by id
+	waiting map[string]*sent // by id
+	slow    int              // how many times in a row there was no word in time; see patience
+}
+
+// sent is a frame under way.
+type sent struct {
+	there chan struct{} // closed with the word
+	at    time.Time
+}
+
+const (
+	// shipRate is in bytes a second: what a frame of 8 MiB needs longer on its way than a small one.
+	shipRate = 1 << 20
+	// shipLongest bounds the wait for a word from a hub that is slow: it may have the frames of all nodes before it.
+	shipLongest = time.Minute
+	// maxLate bounds the frames whose word did not come in time, and is still heard: a node sends some at a time.
+	maxLate = 64
+)
+
+// patience is how long to wait for the word of a frame: twice as long each time that it was too short. A hub that has
+// more than it can take would else get everything again and again, and have ever more.
+func patience(size, slow int) time.Duration {
+	wait := shipTime + time.Duration(size)*time.Second/shipRate
+	return min(wait<<min(slow, 8), shipLongest)
+}
+
+// idOf names a frame by its bytes, so that a word that comes late is known when the frame is about to be sent again.
+func idOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
 }
 
 // hearKept listens to what the hub has kept of a node.
@@ -35,9 +67,12 @@ func (c *Conn) hearKept() error {
 		c.kept.Lock()
 		defer c.kept.Unlock()
 		id := m.Header.Get(idHeader)
-		if there := c.kept.waiting[id]; there != nil {
-			close(there)
-			delete(c.kept.waiting, id)
+		if one := c.kept.waiting[id]; one != nil {
+			select {
+			case <-one.there: // it came twice
+			default:
+				close(one.there)
+			}
 		}
 	})
 	if errors.Is(err, nats.ErrConnectionClosed) {
@@ -52,26 +87,57 @@ func (c *Conn) hearKept() error {
 
 // Ship sends a frame and returns when the hub has it on its disk.
 func (c *Conn) Ship(ctx context.Context, data []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, shipTime, errNotKept)
+	id := idOf(data)
+	one, wait := c.kept.begin(id, len(data), time.Now())
+	late, cancel := context.WithTimeoutCause(ctx, wait, errNotKept)
 	defer cancel()
-	id, there := rand.Text(), make(chan struct{})
-	c.kept.Lock()
-	c.kept.waiting[id] = there
-	c.kept.Unlock()
-	defer func() {
-		c.kept.Lock()
-		defer c.kept.Unlock()
-		delete(c.kept.waiting, id)
-	}()
+	select {
+	case <-one.there: // since it was sent before
+		c.kept.end(id, true)
+		return nil
+	default:
+	}
 	if err := c.nc.PublishMsg(frameMsg(ship(c.node), id, data)); err != nil {
 		return fmt.Errorf("ship a frame: %w", err)
 	}
 	select {
-	case <-there:
+	case <-one.there:
+		c.kept.end(id, true)
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("ship a frame: %w", context.Cause(ctx))
+	case <-late.Done():
+		if ctx.Err() == nil {
+			c.kept.end(id, false)
+		}
+		return fmt.Errorf("ship a frame: %w", context.Cause(late))
 	}
+}
+
+// begin notes a frame that is to be sent, perhaps again, and gives how long to wait for the word of it.
+func (k *kept) begin(id string, size int, now time.Time) (*sent, time.Duration) {
+	k.Lock()
+	defer k.Unlock()
+	one := k.waiting[id]
+	if one == nil || now.Sub(one.at) > 2*shipLongest { // by now its hub may be another
+		one = &sent{there: make(chan struct{})}
+		k.waiting[id] = one
+	}
+	one.at = now
+	if len(k.waiting) > maxLate {
+		maps.DeleteFunc(k.waiting, func(_ string, s *sent) bool { return now.Sub(s.at) > 2*shipLongest })
+	}
+	return one, patience(size, k.slow)
+}
+
+// end notes whether the word came in time. Of a frame that it did not come of it may come yet.
+func (k *kept) end(id string, intime bool) {
+	k.Lock()
+	defer k.Unlock()
+	if !intime {
+		k.slow++
+		return
+	}
+	k.slow = 0
+	delete(k.waiting, id)
 }
 
 func frameMsg(subject, id string, data []byte) *nats.Msg {

@@ -59,7 +59,9 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	until(t, "none was ended", func() bool { return h.Refused()[whyStranger] > 0 && h.ns.NumClients() <= strangersOf+1 })
+	until(t, "none was ended", func() bool {
+		return h.Refused()[whyStranger] > 0 && h.ns.NumClients() <= strangersOf+1
+	})
 	for i := range 3 {
 		name := fmt.Sprint("n", i)
 		env.Must[*Conn](t)(h.node(t, name, name, nil))

@@ -18,8 +18,8 @@ const (
 	streamName   = "MEMGAUGE"
 	consumerName = "lake"
 
-	// shipTime is for a frame to reach the hub's disk, and for the word of it. A leader that is lost takes up to 10 s;
-	// the frame is then sent again.
+	// shipTime is for a small frame to reach the hub's disk, and for the word of it; see patience. A leader that is
+	// lost takes up to 10 s; the frame is then sent again.
 	shipTime = 2 * time.Second
 	// sameFor is how long the stream takes a message's id for one that came before: as briefly as it can be told. Ids
 	// are the senders' words, and the stream compares those of all nodes: whoever sends another's first has its frames

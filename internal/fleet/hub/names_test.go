@@ -83,7 +83,8 @@ func TestNamesOfManyAddresses(t *testing.T) {
 			t.Errorf("%s is another machine", same)
 		}
 	}
-	if bus.Network(local) != bus.Network(netip.MustParseAddr("::ffff:127.0.0.1")) || bus.Network(netip.Addr{}).IsValid() {
+	mapped := netip.MustParseAddr("::ffff:127.0.0.1")
+	if bus.Network(local) != bus.Network(mapped) || bus.Network(netip.Addr{}).IsValid() {
 		t.Error("addresses of IPv4, and none")
 	}
 }

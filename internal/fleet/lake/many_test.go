@@ -84,7 +84,8 @@ func TestMuchJunk(t *testing.T) {
 	}
 	junk := env.Times(300, 30_000)
 	for i := range junk {
-		if err := os.WriteFile(filepath.Join(hours[0], fmt.Sprintf("junk-%d.parquet", i)), []byte("x"), 0o600); err != nil {
+		name := filepath.Join(hours[0], fmt.Sprintf("junk-%d.parquet", i))
+		if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -98,7 +99,8 @@ func (s *shipping) run(ctx context.Context) {
 	wait, retry := every, retryLeast
 	for ctx.Err() == nil {
 		if err := s.round(ctx); err != nil {
-			wait, retry = min(retry, every), min(2*retry, retryMost)
+			// by chance a part of it: nodes that a hub has refused together come apart
+			wait, retry = min(retry/2+rand.N(retry/2), every), min(2*retry, retryMost)
 		} else {
 			wait, retry = every, retryLeast
 		}

@@ -143,7 +143,8 @@ func unnamed() (*Session, string, error) {
 		return nil, "", remedy.Add(fmt.Errorf("%w: %s", ErrAmbiguous, names(live)),
 			"say which: memgauge "+live[0].Meta.Name+" COMMAND …")
 	case len(all) == 0:
-		return nil, "", remedy.Add(fmt.Errorf("%w%s", ErrNone, elsewhere()), "memgauge run -- python train.py starts one")
+		return nil, "", remedy.Add(fmt.Errorf("%w%s", ErrNone, elsewhere()),
+			"memgauge run -- python train.py starts one")
 	}
 	return all[0], fmt.Sprintf("no live session; the newest finished one is %s (%s)", all[0].Meta.Name, all[0].Dir), nil
 }
@@ -219,7 +220,8 @@ func byPID(pid int) (*Session, error) {
 	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == strconv.Itoa(pid) }); i >= 0 {
 		return all[i], nil
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process%s", pid, ErrNone, elsewhere()),
+	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process%s", pid, ErrNone,
+		elsewhere()),
 		"memgauge list shows live sessions and their processes")
 }
 

@@ -245,8 +245,8 @@ func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 func lacking(l replay.Lacking) string {
 	var b strings.Builder
 	if l.Frees > 0 {
-		plain.Fprintf(&b, "Frees that the history lacks: %s. The replay frees a block when its address is allocated again.\n",
-			units.Count(int64(l.Frees)))
+		plain.Fprintf(&b, "Frees that the history lacks: %s. The replay frees a block when its address is "+
+			"allocated again.\n", units.Count(int64(l.Frees)))
 	}
 	if l.Allocations > 0 {
 		plain.Fprintf(&b, "Frees of blocks that the history has not allocated, left out: %s.\n",
