@@ -86,6 +86,12 @@ def child(text, lines, limit=8):
     return json.loads(said) if said else [["ended"], []]
 
 
+# What PyTorch imports at the first step is imported once, and not by each child.
+torch.set_num_threads(1)
+given = fixtures()
+given["criterion"](given["model"](given["x"]), given["y"]).backward()
+torch.optim.Adam(given["model"].parameters()).step()
+
 broken, reached = [], 0
 for name, before, after in json.load(sys.stdin):
     old, new = before.split("\n"), after.split("\n")
