@@ -140,7 +140,7 @@ func (f *file) returnedParams(fn *function, r node) (list []string) {
 				continue
 			}
 			seen[name] = true
-			if fn.isParam[name] && name != "self" && len(fn.bindings[name]) == 0 {
+			if fn.isParam[name] && name != "self" && len(fn.bindings[name]) == 0 && len(fn.bindings[name+"[]"]) == 0 {
 				list = append(list, strings.Clone(name))
 				continue
 			}

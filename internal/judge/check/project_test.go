@@ -132,6 +132,26 @@ for x, y in train_loader:
     kept.append(figure)
     sums += loss
 `, []string{"train.py:10 MG101"}},
+	{"a function that makes numbers of the items that it is given", `
+-- ranks.py --
+import torch
+def reduced(values):
+    for i in range(len(values)):
+        torch.distributed.all_reduce(values[i])
+        values[i] = values[i].item()
+    return values
+-- train.py --
+import torch
+from ranks import reduced
+total = 0
+for x, y in train_loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    [loss] = reduced(values=[loss])
+    loss = loss / 2
+    total += loss
+`, nil},
 	{"a function that adds up what it is given", `
 -- losses.py --
 import torch
