@@ -185,6 +185,9 @@ func (f *file) gradeName(n node) grade {
 			continue
 		}
 		g := f.gradeBinding(b)
+		if g == unknown && b.at.start() > fn.backedAt[name] && len(fn.bindings[name]) > 1 {
+			return g // [loss] = reduced([loss]) behind its backward()
+		}
 		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn && !f.cleaned(fn, name) {
 			return f.backedGrade(fn, n)
 		}
