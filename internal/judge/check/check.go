@@ -46,7 +46,8 @@ func Mend(path string, data []byte, rules Selection) (after []byte, left []Findi
 var tellers = [][]byte{[]byte("Meter"), []byte("def update("), []byte("def add(")}
 
 func tells(path string, text []byte) bool {
-	return filepath.Base(path) == "__init__.py" || slices.ContainsFunc(tellers, func(word []byte) bool { return bytes.Contains(text, word) })
+	return filepath.Base(path) == "__init__.py" ||
+		slices.ContainsFunc(tellers, func(word []byte) bool { return bytes.Contains(text, word) })
 }
 
 // inspection is what was found in a file, in how many steps, and whether all of it was understood.

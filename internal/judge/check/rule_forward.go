@@ -250,7 +250,8 @@ func (f *file) isRead(h holder) bool {
 		if p.is("argument_list") && f.dotted(p.parent().field("function")) == "len" {
 			continue // its length can be counted
 		}
-		if p.is("pattern_list", "tuple_pattern") && p.parent().is("assignment") && p.cell().field == f.g.fields["left"] {
+		if p.is("pattern_list", "tuple_pattern") && p.parent().is("assignment") &&
+			p.cell().field == f.g.fields["left"] {
 			continue // bank, step = [], 0
 		}
 		if !f.index.into[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {

@@ -197,7 +197,7 @@ func (f *file) gradeName(n node) grade {
 	if fn.backed[name] {
 		return f.backedGrade(fn, n)
 	}
-	if fn.isParam[name] && len(fn.bindings[name]) == 0 && len(fn.bindings[name+"[]"]) == 0 { // else its items are others
+	if fn.isParam[name] && len(fn.bindings[name])+len(fn.bindings[name+"[]"]) == 0 { // else its items are others
 		return f.gradeParam(fn, name)
 	}
 	return unknown

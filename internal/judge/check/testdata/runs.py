@@ -1,5 +1,5 @@
-"""Runs each text before and after its fixes, with a small model, loader and optimizer for the names that it leaves open:
-as a program, and each of its functions. Prints what fails after the fixes and not before, and how many fixed lines ran."""
+"""Runs each text before and after its fixes, with a small model, loader and optimizer for names that it leaves open: as
+a program, and each of its functions. Prints what fails after the fixes and not before, and how many mended texts ran."""
 import argparse, importlib.util, inspect, json, os, signal, sys, types, warnings
 
 warnings.simplefilter("ignore")
@@ -60,7 +60,8 @@ def run(text, lines):
     attempt("program", lambda given: exec(code, space))
     for name, fn in sorted(space.items()):
         if isinstance(fn, types.FunctionType) and fn.__code__.co_filename == "text":
-            attempt(name, lambda given: fn(*[given[p] for p in inspect.signature(fn).parameters if p in given or 1 / 0]))
+            names = list(inspect.signature(fn).parameters)
+            attempt(name, lambda given: fn(*[given[p] for p in names]))
     return raised, ran
 
 
