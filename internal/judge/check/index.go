@@ -103,7 +103,7 @@ func (f *file) makeIndex() {
 		asked: map[*function]map[string]bool{}, runs: map[int32]bool{},
 		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{},
 		foreign: map[int32]*fact{},
-		on: map[string]map[string][]call{}, makers: map[string][]string{}}
+		on:      map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index
 	for _, fn := range f.funcs {
 		if fn.within != nil {

@@ -368,4 +368,3 @@ func (o *openText) change(after []byte) textEdit {
 	}
 	return textEdit{textRange{o.byteAt(start), o.byteAt(len(o.data) - end)}, string(after[start : len(after)-end])}
 }
-

@@ -1,5 +1,5 @@
-"""Runs each text before and after its fixes, with a small model, loader and optimizer for names that it leaves open: as
-a program, and each of its functions. Prints what fails after the fixes and not before, and how many mended texts ran."""
+"""Runs each text before and after its fixes, with a small model, loader and optimizer for names that it leaves open:
+as a program, and each of its functions. Prints what fails only after the fixes, and how many ran a mended line."""
 import argparse, importlib.util, inspect, json, os, signal, sys, types, warnings
 
 warnings.simplefilter("ignore")
