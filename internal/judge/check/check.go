@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -41,11 +42,12 @@ func Mend(path string, data []byte, rules Selection) (after []byte, left []Findi
 }
 
 // tellers are words of which a file must have one to tell others something, though it is of no interest itself: meters
-// need no PyTorch.
+// need no PyTorch. A package's __init__.py hands on what others have.
 var tellers = [][]byte{[]byte("Meter"), []byte("def update("), []byte("def add(")}
 
-func tells(text []byte) bool {
-	return slices.ContainsFunc(tellers, func(word []byte) bool { return bytes.Contains(text, word) })
+func tells(path string, text []byte) bool {
+	return filepath.Base(path) == "__init__.py" ||
+		slices.ContainsFunc(tellers, func(word []byte) bool { return bytes.Contains(text, word) })
 }
 
 // inspection is what was found in a file, in how many steps, and whether all of it was understood.
@@ -63,7 +65,7 @@ func (p *Project) inspect(path string, data []byte, rules Selection) (inspection
 	}
 	wrong := src.fault()
 	interest, first := ofInterest(src.text), p != nil && !p.linked
-	if wrong == nil && !interest && !(first && tells(src.text)) {
+	if wrong == nil && !interest && !(first && tells(path, src.text)) {
 		return inspection{whole: true}, nil
 	}
 	f, err := newFile(src)

@@ -64,6 +64,9 @@ func (f *file) factOf(fn *function) *fact {
 	off := f.offFunction(fn)
 	for i, r := range fn.returns {
 		g := f.grade(r)
+		if g == scalar && r.bare().is("binary_operator") && len(f.returnedParams(fn, r)) > 0 {
+			g = unknown // a number, and what the caller gives
+		}
 		if i == 0 || g > t.returns {
 			t.returns = g
 		}
@@ -137,7 +140,7 @@ func (f *file) returnedParams(fn *function, r node) (list []string) {
 				continue
 			}
 			seen[name] = true
-			if fn.isParam[name] && name != "self" && len(fn.bindings[name]) == 0 {
+			if fn.isParam[name] && name != "self" && len(fn.bindings[name]) == 0 && len(fn.bindings[name+"[]"]) == 0 {
 				list = append(list, strings.Clone(name))
 				continue
 			}

@@ -56,8 +56,8 @@ func (p *Project) Mend(path string, data []byte, rules Selection) (after []byte,
 }
 
 // mendWithin is Mend that ends when it has made its steps: what is not mended then is left.
-func (p *Project) mendWithin(path string, data []byte, rules Selection, steps int) (after []byte, left []Finding, mended int,
-	err error) {
+func (p *Project) mendWithin(path string, data []byte, rules Selection, steps int) (after []byte,
+	left []Finding, mended int, err error) {
 	left, err = p.File(path, data, rules)
 	if err != nil {
 		return data, nil, 0, err

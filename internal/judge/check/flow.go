@@ -60,7 +60,7 @@ func (f *file) flow(fn *function) {
 			of, _ := f.backwardOf(c)
 			for _, n := range of {
 				for _, name := range f.tensorsIn(n) {
-					fn.backed[name] = true
+					fn.backed[name], fn.backedAt[name] = true, max(fn.backedAt[name], c.start())
 				}
 				for _, name := range f.carried(n) {
 					add(name)

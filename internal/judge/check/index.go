@@ -101,8 +101,9 @@ func (f *file) makeIndex() {
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
 		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, modules: map[string]bool{},
 		asked: map[*function]map[string]bool{}, runs: map[int32]bool{},
-		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{}, foreign: map[int32]*fact{},
-		on: map[string]map[string][]call{}, makers: map[string][]string{}}
+		limits: map[*class]bool{}, cuda: map[*function][]call{}, resolved: map[int32][]*function{},
+		foreign: map[int32]*fact{},
+		on:      map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index
 	for _, fn := range f.funcs {
 		if fn.within != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Project is what the files that are checked together tell each other. Each file is read once, and what it says of its
-// functions and classes is noted in a few hundred bytes, since all trees together would not fit into memory. A file that
+// functions and classes is noted in a few hundred bytes, since all trees would not fit into memory. A file that
 // uses what another tells is then read once more, with that knowledge. So the work is that of two readings at most.
 type Project struct {
 	mu      sync.Mutex

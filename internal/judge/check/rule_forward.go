@@ -107,7 +107,7 @@ func onlyTheEnd(f *file, r *reporter) {
 			f.fits(numberName, g.value.text()) || !h.attr && f.madeAround(h, g.at) {
 			continue
 		}
-		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value)
+		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value) || f.copied(fn, g.value)
 		forward := fn.class.isModule() && fn.name == "forward" && tensor
 		if !h.attr && !(loop.ok() && tensor && len(h.madeIn(loop)) == 0) ||
 			h.attr && (constructor(fn.name) || !forward && (fn.class.isModule() || !f.calledInLoop(fn))) ||
@@ -117,6 +117,17 @@ func onlyTheEnd(f *file, r *reporter) {
 		r.report(g.at, fmt.Sprintf("%s grows with each step, and only its end is read", quote(h.name)),
 			"collections.deque(maxlen=…) of what is read", held(h.name))
 	}
+}
+
+// copied reports whether a value is a copy that a method has made of a model or of a part of a batch.
+func (f *file) copied(fn *function, n node) bool {
+	if b, ok := f.latest(fn, n.text(), n); n.is("identifier") && ok && b.kind == "=" && len(b.path) == 0 {
+		n = b.value
+	}
+	return fn.class != nil && n.any(func(at node) bool {
+		return at.is("call") && (f.dotted(at.field("function")) == "copy.deepcopy" ||
+			last(f.dotted(at.field("function"))) == "clone" && len(call{at, ""}.args()) == 0)
+	})
 }
 
 // numberName are what people call numbers.
@@ -174,6 +185,9 @@ func isNumber(f *file, n node) bool {
 	return strings.Contains(strings.ToLower(n.text()), "loss")
 }
 
+// firstItems is a slice of a few items from the front, or of those numbers of the newest ones.
+var firstItems = regexp.MustCompile(`^:\s*[0-9]+$`)
+
 // readsEnd reports whether all that is read of a container are its newest items: xs[-16:], xs[-1].
 func (f *file) readsEnd(h holder, g growth) bool {
 	reads := 0
@@ -189,7 +203,11 @@ func (f *file) readsEnd(h holder, g growth) bool {
 		case p.is("attribute") && (p.field("attribute").text() == "append" || p.field("attribute").text() == "extend"):
 		case p.is("subscript") && p.field("value").i == u.i && strings.HasPrefix(p.field("subscript").text(), "-"):
 			reads++
+		case p.is("subscript") && p.field("value").i == u.i && f.fits(firstItems, p.field("subscript").text()):
+			reads++
 		case p.is("argument_list") && f.dotted(p.parent().field("function")) == "len":
+		case p.is("if_statement", "while_statement", "not_operator", "boolean_operator"): // is there anything?
+		case p.is("attribute") && p.field("attribute").text() == "sort":
 		default:
 			return false
 		}
@@ -231,6 +249,10 @@ func (f *file) isRead(h holder) bool {
 		p := u.parent()
 		if p.is("argument_list") && f.dotted(p.parent().field("function")) == "len" {
 			continue // its length can be counted
+		}
+		if p.is("pattern_list", "tuple_pattern") && p.parent().is("assignment") &&
+			p.cell().field == f.g.fields["left"] {
+			continue // bank, step = [], 0
 		}
 		if !f.index.into[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {
 			return true

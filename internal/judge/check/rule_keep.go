@@ -210,7 +210,9 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	if g < used && loop.ok() && !f.trains(loop) && !f.fits(loaderName, loop.field("right").text()) {
 		return // a rollout, a solver: what it collects lives until the backward() behind it
 	}
-	if loop.ok() && !f.trains(loop) && fn.isParam[loop.field("right").text()] && len(fn.calls["step"]) > 0 {
+	if loop.ok() && !f.trains(loop) && len(f.loops(b.at)) == 1 && len(fn.calls["step"]) > 0 &&
+		len(between(fn.calls["step"], loop, func(c call) node { return c.node })) == 0 &&
+		slices.ContainsFunc(f.names(loop.field("right")), func(n string) bool { return fn.isParam[n] }) {
 		return // the parts of one step: update(self, minibatches)
 	}
 	if fn.flows[name] || g < used && f.returnsIt(fn, name, loop) || f.gradOff(b.at) {

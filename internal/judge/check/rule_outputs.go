@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -328,12 +329,10 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 			if call.inside(c.node) || f.gradOff(call.node) {
 				continue
 			}
-			arg := call.arg(i - 1)
-			if !arg.ok() {
-				arg = call.keyword(p)
-			}
-			if arg.ok() && f.grade(arg) >= strong {
-				f.tellMeter(call, arg, c.name, r, with(m.node))
+			for _, arg := range call.givenTo(m, i, p) {
+				if arg.ok() && f.grade(arg) >= strong {
+					f.tellMeter(call, arg, c.name, r, with(m.node))
+				}
 			}
 		}
 	}
@@ -342,18 +341,31 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 // countName are parameters that say how often a value counts.
 var countName = regexp.MustCompile(`(?i)^(n|num|k|count|size|weight|batch_size|w|times|n_\w+|num_\w+)$`)
 
+// givenTo is what a call gives to a method's parameter: to **losses all keywords that have no parameter of their own.
+func (c call) givenTo(m *function, i int, param string) (list []node) {
+	if param == m.keywords {
+		for _, n := range c.field("arguments").children() {
+			if n.is("keyword_argument") && !m.isParam[n.field("name").text()] {
+				list = append(list, n.field("value"))
+			}
+		}
+		return list
+	}
+	if arg := c.arg(i - 1); arg.ok() {
+		return []node{arg}
+	}
+	return []node{c.keyword(param)}
+}
+
 // keepsParam reports whether a method adds a parameter to what its object keeps.
 func (f *file) keepsParam(c *class, m *function, param string) bool {
 	if len(m.bindings[param]) > 0 || f.fits(countName, param) {
 		return false // made another value first, or a number
 	}
 	uses := func(n node) bool {
-		for _, name := range f.carried(n) {
-			if name == param {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(f.carried(n), func(name string) bool {
+			return name == param || f.itemOf(m, name, param)
+		})
 	}
 	for _, name := range m.names {
 		for _, b := range m.bindings[name] {
@@ -373,6 +385,17 @@ func (f *file) keepsParam(c *class, m *function, param string) bool {
 	return false
 }
 
+// itemOf reports whether a loop takes a name out of a parameter: for name, loss in losses.items().
+func (f *file) itemOf(fn *function, name, param string) bool {
+	return slices.ContainsFunc(fn.bindings[name], func(b binding) bool {
+		over := b.value.bare()
+		if c := (call{over, f.dotted(over.field("function"))}); over.is("call") && endsIn(c.name, "items", "values") {
+			over = c.receiver()
+		}
+		return b.kind == "for" && over.is("identifier") && over.text() == param && !endsIn(name, "name", "key", "k")
+	})
+}
+
 // callsOn are the calls of a method on names that were made by a call of the class.
 func (f *file) callsOn(c *class, method string) []call {
 	byClass, known := f.index.on[method]
@@ -381,6 +404,13 @@ func (f *file) callsOn(c *class, method string) []call {
 		for _, on := range f.byName[method] {
 			if on.receiver().ok() {
 				for _, class := range f.makersOf(f.plain(on.receiver())) {
+					byClass[class] = append(byClass[class], on)
+				}
+			}
+		}
+		if method == "__call__" {
+			for _, on := range f.calls {
+				for _, class := range f.makersOf(f.plain(on.field("function"))) {
 					byClass[class] = append(byClass[class], on)
 				}
 			}

@@ -58,6 +58,7 @@ type function struct {
 	bindings   map[string][]binding // by dotted name: "x", "self.x"; in the order of the text
 	names      []string             // of the bindings, in the order of the first
 	backed     map[string]bool      // names whose backward() is called
+	backedAt   map[string]int       // where that is done last, in bytes
 	flows      map[string]bool      // those, and what they are made of
 	hasBack    bool                 // some backward() is called here
 	returns    []node
@@ -144,7 +145,7 @@ func (f *file) take(n node) {
 func (f *file) addFunction(n node, outer *function) *function {
 	fn := &function{node: n, file: f, outer: outer, name: n.field("name").text(), bindings: map[string][]binding{},
 		isParam: map[string]bool{}, calls: map[string][]call{},
-		backed: map[string]bool{}, flows: map[string]bool{}}
+		backed: map[string]bool{}, backedAt: map[string]int{}, flows: map[string]bool{}}
 	if up := n.parent(); up.is("decorated_definition") {
 		for _, d := range up.children() {
 			if d.is("decorator") {

@@ -185,6 +185,9 @@ func (f *file) gradeName(n node) grade {
 			continue
 		}
 		g := f.gradeBinding(b)
+		if g == unknown && b.at.start() > fn.backedAt[name] && len(fn.bindings[name]) > 1 {
+			return g // [loss] = reduced([loss]) behind its backward()
+		}
 		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn && !f.cleaned(fn, name) {
 			return f.backedGrade(fn, n)
 		}
@@ -194,7 +197,7 @@ func (f *file) gradeName(n node) grade {
 	if fn.backed[name] {
 		return f.backedGrade(fn, n)
 	}
-	if fn.isParam[name] && len(fn.bindings[name]) == 0 {
+	if fn.isParam[name] && len(fn.bindings[name])+len(fn.bindings[name+"[]"]) == 0 { // else its items are others
 		return f.gradeParam(fn, name)
 	}
 	return unknown

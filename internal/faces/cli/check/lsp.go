@@ -108,7 +108,7 @@ func (a *commands) lsp(ctx context.Context, o options) error {
 	}
 	in := a.OpenStdin(ctx)
 	defer in.Close()
-	stream := jsonrpc2.NewBufferedStream(twoWay{in, a.Stdout}, jsonrpc2.VSCodeObjectCodec{})
+	stream := jsonrpc2.NewBufferedStream(twoWay{in, a.Answer(true)}, jsonrpc2.VSCodeObjectCodec{})
 	conn := jsonrpc2.NewConn(ctx, stream, jsonrpc2.HandlerWithError(s.handle))
 	select {
 	case <-conn.DisconnectNotify():
@@ -368,4 +368,3 @@ func (o *openText) change(after []byte) textEdit {
 	}
 	return textEdit{textRange{o.byteAt(start), o.byteAt(len(o.data) - end)}, string(after[start : len(after)-end])}
 }
-
