@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -61,10 +60,10 @@ func loadOnRanks(f *file, r *reporter) {
 }
 
 // hostData is what people save that lies in the CPU's memory: features, schedulers, vocabularies.
-var hostData = regexp.MustCompile(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
+var hostData = pattern(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
 	`buffer|stats)`)
 
-var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_process)`)
+var rankWord = pattern(`(?i)(rank|is_main|is_master|master_only|main_process)`)
 
 // rankZero reports whether a place runs on one rank only.
 func (f *file) rankZero(n node) bool {

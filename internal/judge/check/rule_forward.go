@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -91,7 +90,7 @@ func (f *file) fromParams(fn *function, n node) bool {
 }
 
 // textName are parameters that are no tensors.
-var textName = regexp.MustCompile(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
+var textName = pattern(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
 
 // onlyTheEnd finds lists that grow by a tensor a step and of which only the newest items are ever read (MG121).
 func onlyTheEnd(f *file, r *reporter) {
@@ -119,7 +118,7 @@ func onlyTheEnd(f *file, r *reporter) {
 }
 
 // numberName are what people call numbers.
-var numberName = regexp.MustCompile(`(?i)(reward|score|novelty|error|acc|priority|return|entropy|length|count|time|` +
+var numberName = pattern(`(?i)(reward|score|novelty|error|acc|priority|return|entropy|length|count|time|` +
 	`rate|steps?|loss|component|metric|norm)$`)
 
 // madeAround reports whether a loop around a place makes the container anew: it holds one episode.

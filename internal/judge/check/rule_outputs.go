@@ -2,11 +2,10 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
-var tensorName = regexp.MustCompile(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|` +
+var tensorName = pattern(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|` +
 	`prob|latent|sample|attn|attention|recon)`)
 
 // tensorish reports whether a value is likely to be a tensor or to hold some, of a size that matters: no number.
@@ -46,7 +45,7 @@ func (f *file) tensorish(n node) bool {
 }
 
 // stepList is what Lightning's documents call the list of a step's outputs.
-var stepList = regexp.MustCompile(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
+var stepList = pattern(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
 
 // stepOutputs finds lists of a hook that only ever grow (MG102).
 func stepOutputs(f *file, r *reporter) {
