@@ -19,7 +19,7 @@ func TestDeflate(t *testing.T) {
 	}
 	piece := random(300)
 	unequal := []byte{}
-	for i, n := 0, 1; n < 1<<20; i, n = i+1, n*2 { // each byte twice as often as the one before: 20 bits without a limit
+	for i, n := 0, 1; n < 1<<20; i, n = i+1, n*2 { // each byte twice as often as the one before: codes of 20 bits
 		unequal = append(unequal, bytes.Repeat([]byte{byte(i)}, n)...)
 	}
 	r.Shuffle(len(unequal), func(i, k int) { unequal[i], unequal[k] = unequal[k], unequal[i] })
