@@ -3,7 +3,6 @@ package main
 import (
 	"archive/zip"
 	"bytes"
-	"compress/flate"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -140,7 +139,7 @@ func (r release) zip(files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.DefaultCompression) // the best is 0.2 % smaller and takes twice the time
+		return &compressor{to: w}, nil
 	})
 	for _, last := range []bool{false, true} {
 		for _, f := range sorted(files) {

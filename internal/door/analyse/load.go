@@ -301,13 +301,6 @@ func (l *loader) wanted(device string) bool {
 	})
 }
 
-func add(s *detect.Series, step, value any) {
-	if step == nil || value == nil {
-		return
-	}
-	s.Steps, s.Bytes = append(s.Steps, number(step)), append(s.Bytes, number(value))
-}
-
 func integer[T int32 | int64](v any) T { return T(number(v)) }
 
 // number is an integer or a float of the database; 0 for NULL.
@@ -323,15 +316,6 @@ func number(v any) float64 {
 		return float64(n)
 	}
 	return 0
-}
-
-func orZero(v any) float64 { return number(v) }
-
-func orNaN(v any) float64 {
-	if v == nil {
-		return math.NaN()
-	}
-	return number(v)
 }
 
 func orNull(v any) int64 {

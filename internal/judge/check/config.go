@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -34,8 +33,8 @@ const maxConfig = 256 << 10
 // deepKey and deepTable are names of fifty parts, and fifty tables each in the other: the parser keeps the whole name
 // of each, which takes the square of the parts, in time and in memory.
 var (
-	deepKey   = regexp.MustCompile(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
-	deepTable = regexp.MustCompile(`(?:=\s*\{[^}]*){50}`)
+	deepKey   = pattern(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
+	deepTable = pattern(`(?:=\s*\{[^}]*){50}`)
 )
 
 // ReadConfig finds the nearest pyproject.toml with a [tool.memgauge.check] at or above a directory. Without one the
@@ -99,7 +98,7 @@ func ParseConfig(data []byte) (c Config, there bool, err error) {
 			} `toml:"memgauge"`
 		} `toml:"tool"`
 	}
-	if deepKey.Match(data) || deepTable.Match(data) {
+	if deepKey().Match(data) || deepTable().Match(data) {
 		return c, false, errors.New("a name of more than fifty parts")
 	}
 	meta, err := toml.Decode(string(data), &file)

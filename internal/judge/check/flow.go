@@ -1,9 +1,7 @@
 package check
 
-import "regexp"
-
 // runner is who asks gradients for others.
-var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
+var runner = pattern(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
 	`booster|manager|^ctx)`)
 
 // backwardOf is what a call asks the gradients of.

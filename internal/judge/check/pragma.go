@@ -1,17 +1,16 @@
 package check
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
 
 var (
 	// pragma is a comment that silences findings of its line: # memgauge: ignore[MG101] reason.
-	pragma = regexp.MustCompile(`#\s*memgauge:\s*ignore\[([^\]\n]*)\]\s*([^\n]*)`)
+	pragma = pattern(`#\s*memgauge:\s*ignore\[([^\]\n]*)\]\s*([^\n]*)`)
 	// noqa is the comment that other checkers read: # noqa silences all of a line, # noqa: MG101, E501 some rules.
-	noqa   = regexp.MustCompile(`(?i)#\s*noqa\b(\s*:\s*((?:[A-Z]+[0-9]+[,\s]*)+))?`)
-	ourIDs = regexp.MustCompile(`(?i)\bMG[0-9]+\b`)
+	noqa   = pattern(`(?i)#\s*noqa\b(\s*:\s*((?:[A-Z]+[0-9]+[,\s]*)+))?`)
+	ourIDs = pattern(`(?i)\bMG[0-9]+\b`)
 )
 
 // silencer is what one comment silences.
@@ -32,14 +31,14 @@ func (f *file) silencers() (list []*silencer) {
 		text := f.tree.src[n.start():n.end()]
 		s := &silencer{at: n, used: map[string]bool{}}
 		var names []string
-		if m := pragma.FindStringSubmatch(text); m != nil {
+		if m := pragma().FindStringSubmatch(text); m != nil {
 			names = strings.FieldsFunc(m[1][:min(len(m[1]), maxLine)], func(r rune) bool {
 				return r == ',' ||
 					r == ' '
 			})
 			s.noReason, s.alone = m[2] == "", true
-		} else if m := noqa.FindStringSubmatch(text); m != nil {
-			names = ourIDs.FindAllString(m[2], -1)
+		} else if m := noqa().FindStringSubmatch(text); m != nil {
+			names = ourIDs().FindAllString(m[2], -1)
 			if s.all = m[1] == ""; !s.all && len(names) == 0 {
 				continue // other checkers' codes
 			}

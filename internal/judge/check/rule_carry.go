@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -88,7 +87,7 @@ func (f *file) keepsIf(n node) bool {
 	return false
 }
 
-var cacheIf = regexp.MustCompile(`(?i)use_cache|kv_cache|infer|incremental|not self\.training|generat|decod`)
+var cacheIf = pattern(`(?i)use_cache|kv_cache|infer|incremental|not self\.training|generat|decod`)
 
 // cutValue reports whether a value leaves its graph behind at the end: (…).detach(), (…).data.
 func (f *file) cutValue(n node) bool {
@@ -177,7 +176,7 @@ func (f *file) buffersOf(c *class) map[string]bool {
 	return list
 }
 
-var plainInput = regexp.MustCompile(`(?i)(label|target|mask|idx|index|length|size|step|epoch|momentum|count|num|` +
+var plainInput = pattern(`(?i)(label|target|mask|idx|index|length|size|step|epoch|momentum|count|num|` +
 	`weight|lr|beta|alpha|decay|action|reward|done|teacher_temp|^n$|^y$|^k$|^t$|^i$|^self$)`)
 
 // mayGraph reports whether a module's method is likely to be given, or to make, a value with a graph.

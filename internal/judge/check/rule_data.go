@@ -2,15 +2,14 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 var (
-	sizeWord  = regexp.MustCompile(`(?i)(capacity|max|size|limit|len)`)
-	cacheWord = regexp.MustCompile(`(?i)cache`)
+	sizeWord  = pattern(`(?i)(capacity|max|size|limit|len)`)
+	cacheWord = pattern(`(?i)cache`)
 )
 
 // isDataset reports whether a class is a dataset that workers copy.
@@ -327,7 +326,7 @@ func cycleLoader(f *file, r *reporter) {
 	}
 }
 
-var replayName = regexp.MustCompile(`(?i)(replay|memory|buffer|experience|transition|trajector)`)
+var replayName = pattern(`(?i)(replay|memory|buffer|experience|transition|trajector)`)
 
 // replayBuffer finds buffers of past steps without a bound (MG206).
 func replayBuffer(f *file, r *reporter) {
@@ -434,7 +433,7 @@ func (f *file) producerLoop(c call) node {
 	return node{}
 }
 
-var dataName = regexp.MustCompile(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
+var dataName = pattern(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
 
 // startOf is the call that starts a function in a thread or a process: Thread(target=fn).
 func (f *file) startOf(fn *function) node {

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -311,7 +310,7 @@ func (f *file) cutLater(fn *function, name string, loop, at node) bool {
 	return f.index.detached[name]
 }
 
-var evalName = regexp.MustCompile(`(?i)(eval|valid|test|predict|infer)`)
+var evalName = pattern(`(?i)(eval|valid|test|predict|infer)`)
 
 // evalLike reports whether a loop looks like an evaluation that asks for no gradients: it goes over a loader, and its
 // function calls eval() or is named so, and none asks backward().
@@ -470,7 +469,7 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	return !f.trainedLoop(fn, loop)
 }
 
-var lossList = regexp.MustCompile(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
+var lossList = pattern(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
 
 // trainedLoop reports whether steps are made in the loop around.
 func (f *file) trainedLoop(fn *function, loop node) bool {

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -51,7 +50,7 @@ func (f *file) ofBatch(fn *function, n, loop node, depth int) bool {
 }
 
 // listMetric are torchmetrics' classes that keep every prediction until reset(): their states are lists.
-var listMetric = regexp.MustCompile(`^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|PrecisionRecallCurve|` +
+var listMetric = pattern(`^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|PrecisionRecallCurve|` +
 	`ROC)$|^(Cat|Retrieval\w+|MeanAveragePrecision|ROUGEScore|BERTScore|KernelInceptionDistance|InceptionScore|` +
 	`SpearmanCorrCoef|KendallRankCorrCoef|CosineSimilarity|CatMetric)$`)
 

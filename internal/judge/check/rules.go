@@ -3,7 +3,6 @@ package check
 import (
 	"embed"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -122,12 +121,12 @@ func (r Rule) Page() string {
 	return string(text)
 }
 
-var fenced = regexp.MustCompile("(?ms)^## (Wrong|Right)\n.*?^```python\n(.*?)^```$")
+var fenced = pattern("(?ms)^## (Wrong|Right)\n.*?^```python\n(.*?)^```$")
 
 // Examples are the page's wrong and right ones.
 func (r Rule) Examples() (wrong, right []string) {
 	for _, section := range strings.Split(r.Page(), "\n## ")[1:] {
-		for _, m := range fenced.FindAllStringSubmatch("## "+section+"\n", -1) {
+		for _, m := range fenced().FindAllStringSubmatch("## "+section+"\n", -1) {
 			if m[1] == "Wrong" {
 				wrong = append(wrong, m[2])
 			} else {

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -265,11 +264,11 @@ func (f *file) loops(n node) (list []node) {
 }
 
 var (
-	stepName = regexp.MustCompile(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
+	stepName = pattern(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
 		`it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
-	loaderName = regexp.MustCompile(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
+	loaderName = pattern(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
 		`[._])(batches|train_dl|valid_dl|val_dl|test_dl|dl)\b`)
-	stepLimit = regexp.MustCompile(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
+	stepLimit = pattern(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
 		`iterations|episodes|max_iter|updates)`)
 )
 
@@ -324,7 +323,7 @@ func (f *file) findKind(loop node) loopKind {
 }
 
 // parts are what a loop may go over that trains each of them once: critics and their optimizers.
-var parts = regexp.MustCompile(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
+var parts = pattern(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
 	`discriminators|losses|learners|players|modules|members)`)
 
 // trains reports whether the loop's own body updates weights.
@@ -345,14 +344,14 @@ func (f *file) stepLoopOf(n node) node {
 }
 
 var (
-	stepHook = regexp.MustCompile(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
+	stepHook = pattern(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
 		`training|validation|test|predict)_(batch|step)_end|on_step_end|on_substep_end|on_prediction_step|` +
 		`training_step_end|validation_step_end|test_step_end)$`)
-	epochHook = regexp.MustCompile(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
+	epochHook = pattern(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
 		`validation|test)_epoch_end|on_evaluate|on_validation_end)$`)
-	noGradFor = regexp.MustCompile(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
+	noGradFor = pattern(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
 		`test)_epoch_end|prediction_step|evaluation_loop)$`)
-	lightning = regexp.MustCompile(`(LightningModule|Callback|LightningDataModule|pl\.)`)
+	lightning = pattern(`(LightningModule|Callback|LightningDataModule|pl\.)`)
 )
 
 // isLightning reports whether a class is one that a framework calls.
