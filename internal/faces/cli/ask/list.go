@@ -46,6 +46,9 @@ func (a *commands) listCommand() *cobra.Command {
 }
 
 func (a *commands) list(ctx context.Context, o listOptions) error {
+	if a.Many() {
+		return a.listHub(ctx, o)
+	}
 	sessions, left, err := ask.List(ctx, o.all)
 	if o.all {
 		a.tellLeftOut(left)
