@@ -108,6 +108,9 @@ func (s *Source) Need(r Role) error {
 	if s.can&r == r {
 		return nil
 	}
+	if s.Lake == "" {
+		return remedy.Add(cannot("it is one session"), "hub, job=NAME or lake=WHERE before the command asks of many")
+	}
 	return remedy.Add(cannot("a lake is no session"), "query, tables and leak can be asked of one")
 }
 

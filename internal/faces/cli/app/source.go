@@ -13,7 +13,6 @@ import (
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 )
 
@@ -129,14 +128,6 @@ func (a *App) Lake() string {
 		return ""
 	}
 	return a.Endpoint.Lake
-}
-
-// Rows gives the rows of the session, or those of a lake.
-func (a *App) Rows(ctx context.Context) (api.Tabled, error) {
-	if where := a.Lake(); where != "" {
-		return lake.Of(lake.Choice{Location: where}), nil
-	}
-	return a.Connect(ctx)
 }
 
 // Connect finds the session and connects to it.
