@@ -18,13 +18,8 @@ var sqlOfTheirOwn = map[string]struct {
 	why      string
 }{
 	"internal/faces/cli/ask/showing.go":         {1, "the user's statement, bounded"},
-	"internal/faces/cli/snapshot/export.go":     {1, "a table of a memory snapshot, whole"},
 	"internal/faces/cli/snapshot/flamecache.go": {7, "tables of a memory snapshot, not of a session"},
-	"internal/faces/export/export.go":           {2, "processes and spans of findings in a viewer's order"},
-	"internal/faces/export/parquet.go":          {1, "a table, whole"},
 	"internal/faces/export/perfetto.go":         {11, "readings, thinned to what a viewer takes"},
-	"internal/faces/export/tensorboard.go":      {2, "readings, thinned to what a viewer takes"},
-	"internal/faces/web/ranks.go":               {1, "the comparison of ranks is skew's; the page draws it by cells"},
 }
 
 var sqlText = regexp.MustCompile(`\bSELECT ["*(a-z%]|\bFROM ([a-z]+\.[a-z]|\(|$)`)

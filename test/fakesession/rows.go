@@ -36,7 +36,7 @@ func Stored(t testing.TB, b *model.Batch) Tables {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return &service.Service{DB: db}
+	return &service.Service{Open: service.Opened(db)}
 }
 
 const second = int64(time.Second / time.Microsecond)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/test/fakesession"
 )
 
@@ -50,9 +51,9 @@ type Table struct {
 	// Files that lie in the directory in which the lines run: text, or what lies at a path of the repository for
 	// "@PATH".
 	Files map[string]string
-	// Elsewhere answers for many machines, where the family does.
-	Elsewhere app.Elsewhere
-	Cases     []Case
+	// Fleet are the sessions of nodes: a line that begins with hub asks them.
+	Fleet *Fleet
+	Cases []Case
 }
 
 // Job is the sessions that most tables have: resnet runs, done has ended, mute answers nothing.
@@ -182,7 +183,10 @@ func (table *Table) transcript(t *testing.T, line string, real bool) string {
 
 // execute is app.Main without signals, with the session of that name.
 func (table *Table) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Families: table.Families, Elsewhere: table.Elsewhere}
+	a := &app.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Families: table.Families}
+	if table.Fleet != nil {
+		a.Reach = func(source.Way, time.Duration) (source.Fleet, error) { return table.Fleet, nil }
+	}
 	if len(args) > 0 && table.Sessions[args[0]] != nil {
 		a.Far = table.Sessions[args[0]].Target()
 	}

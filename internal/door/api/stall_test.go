@@ -28,7 +28,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := api.Server(t.Context(), api.Handler(&service.Service{DB: db}, api.Owner, func() {}))
+	server := api.Server(t.Context(), api.Handler(&service.Service{Open: service.Opened(db)}, api.Owner, func() {}))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer func() { server.Close(); <-served }()

@@ -22,7 +22,7 @@ func tablesOf(t *testing.T, b *model.Batch) picture.Query {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return api.Into(&service.Service{DB: db})
+	return api.Into(&service.Service{Open: service.Opened(db)})
 }
 
 // A job on GPU 1, which it sees as cuda:0: at first 1 GiB reserved and 1.5 GiB by the driver's count, then 4 and 7.

@@ -52,7 +52,7 @@ func TestTheCensusThatCounts(t *testing.T) {
 			ID   int64 `json:"census_id"`
 			Step *int64
 			Note string
-		}](t.Context(), &Service{DB: db}, questions.NewestCensuses("pid = 7"))
+		}](t.Context(), &Service{Open: Opened(db)}, questions.NewestCensuses("pid = 7"))
 		if err != nil {
 			t.Fatal(err)
 		}

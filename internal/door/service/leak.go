@@ -18,7 +18,7 @@ func (s *Service) judge(ctx context.Context, o analyse.Options) (detect.Report, 
 		return detect.Report{}, err
 	}
 	o.Sources = s.Sources
-	db, err := s.db(ctx)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return detect.Report{}, err
 	}

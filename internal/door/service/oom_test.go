@@ -68,7 +68,7 @@ func TestOOMKnowsWhatLeaks(t *testing.T) {
 			_, err = w.Tick(t.Context())
 		}
 		if err == nil {
-			err = (&Service{DB: db}).foretell(t.Context(), w)
+			err = Opened(db).foretell(t.Context(), w)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func TestOutcomeIsOfARunThatIsOver(t *testing.T) {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := (&Service{Job: Job{S: s}, DB: db}).Outcome(t.Context())
+	sum, err := (&Service{Job: Job{S: s}, Open: Opened(db)}).Outcome(t.Context())
 	if err != nil || !strings.Contains(sum.Verdict, "the run ended about") {
 		t.Errorf("%q, %v", sum.Verdict, err)
 	}

@@ -19,8 +19,7 @@ import (
 // nothing: who has opened the database closes it.
 type Service struct {
 	Job
-	DB    *store.DB                                // nil where Open says it
-	Open  func(context.Context) (*store.DB, error) // opens the database when it is first asked for; nil where DB is set
+	Open  func(context.Context) (*store.DB, error) // gives the database, which it opens when that is first asked for
 	Drain func(context.Context) error              // stores what is newest; nil when there is nothing left to read
 	Note  string                                   // what the user must know about every answer
 
@@ -33,11 +32,9 @@ type Service struct {
 
 var _ api.Session = (*Service)(nil)
 
-func (s *Service) db(ctx context.Context) (*store.DB, error) {
-	if s.DB == nil {
-		return s.Open(ctx)
-	}
-	return s.DB, nil
+// Opened is Service's Open for a database that is open.
+func Opened(db *store.DB) func(context.Context) (*store.DB, error) {
+	return func(context.Context) (*store.DB, error) { return db, nil }
 }
 
 // Close does nothing.
@@ -62,7 +59,7 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 	} else if err != nil {
 		return outcome(ctx, err)
 	}
-	db, err := s.db(ctx)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +123,7 @@ func (s *Service) refresh(ctx context.Context, sql string) error {
 	if err != nil {
 		return fmt.Errorf("python.backtrace: %w", err)
 	}
-	db, err := s.db(ctx)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,7 +151,7 @@ func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
-	db, err := s.db(ctx)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +163,7 @@ func (s *Service) Summary(ctx context.Context) (api.Summary, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return api.Summary{}, err
 	}
-	db, err := s.db(ctx)
+	db, err := s.Open(ctx)
 	if err != nil {
 		return api.Summary{}, err
 	}

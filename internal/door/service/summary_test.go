@@ -23,7 +23,7 @@ func TestSummaryTellsWhatWasLeftOut(t *testing.T) {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := (&Service{DB: db}).Summary(t.Context())
+	sum, err := (&Service{Open: Opened(db)}).Summary(t.Context())
 	if err != nil || sum.LeftOut != 4321 || sum.Lost != 54_320 {
 		t.Errorf("left out %d, lost %d, %v; want 4321 and 54320", sum.LeftOut, sum.Lost, err)
 	}

@@ -30,5 +30,5 @@ var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return app.Main(families, fleet.Elsewhere, args, stdin, stdout, stderr)
+	return app.Main(families, args, stdin, stdout, stderr)
 }

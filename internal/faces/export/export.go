@@ -7,10 +7,9 @@ package export
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
@@ -19,15 +18,7 @@ import (
 const maxPoints = 200_000
 
 // process is one of the job's.
-type process struct {
-	PID     int
-	Rank    *int
-	Role    string
-	Command string
-	Steps   int64 // rows in python.steps
-	Peak    int64 `json:"peak"`
-	Curve   bool  // it was read in two seconds or more
-}
+type process struct{ questions.Shown }
 
 // name is the process's name in a viewer.
 func (p process) name() string {
@@ -42,23 +33,13 @@ const maxProcesses = 256
 
 // processes lists the trainers, then the others from the largest; left is how many are not shown.
 func processes(ctx context.Context, s api.Session) (list []process, left int, err error) {
-	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps
-			WHERE NOT inference GROUP BY pid)
-		SELECT a.pid, coalesce(any_value(t.rank), any_value(p.rank)) AS rank,
-			CASE WHEN any_value(s.steps) > 0 THEN 'trainer'
-				ELSE coalesce(arg_max(t.role, t.last_seen), 'other') END AS role,
-			coalesce(arg_max(t.command, t.last_seen), any_value(p.argv), '') AS command,
-			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak,
-			coalesce(any_value(m.curve), false) AS curve
-		FROM (SELECT pid FROM process.tree UNION SELECT pid FROM s) a LEFT JOIN process.tree t USING (pid)
-			LEFT JOIN memgauge.processes p USING (pid) LEFT JOIN s USING (pid)
-			LEFT JOIN (SELECT pid, epoch_us(max(ts)) // 1000000 > epoch_us(min(ts)) // 1000000 AS curve
-				FROM process.memory GROUP BY pid) m USING (pid)
-		GROUP BY a.pid
-		ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, a.pid`)
-	if err == nil && len(list) > maxProcesses {
-		left = len(list) - maxProcesses
-		list = slices.Clone(list[:maxProcesses])
+	shown, err := api.Ask(ctx, s, questions.AllShown)
+	if err == nil && len(shown) > maxProcesses {
+		left = len(shown) - maxProcesses
+		shown = shown[:maxProcesses]
+	}
+	for _, p := range shown {
+		list = append(list, process{p})
 	}
 	return list, left, err
 }
@@ -93,7 +74,7 @@ func findings(ctx context.Context, s api.Session) ([]finding, error) {
 		return nil, err
 	}
 	list := make([]finding, len(report.Findings))
-	var spans []string
+	var spans []questions.Stretch
 	for i, f := range report.Findings {
 		list[i].Finding = f
 		if f.ByTime { // steps are seconds
@@ -101,18 +82,12 @@ func findings(ctx context.Context, s api.Session) ([]finding, error) {
 			list[i].from, list[i].to = began+int64(f.Start*1e6), began+int64(f.End*1e6)
 			continue
 		}
-		spans = append(spans, fmt.Sprintf("(%d, %d, %d, %d)", i, f.PID, int64(f.Start), int64(f.End)))
+		spans = append(spans, questions.Stretch{I: i, PID: f.PID, Low: int64(f.Start), High: int64(f.End)})
 	}
 	if len(spans) == 0 {
 		return list, nil
 	}
-	type span struct {
-		I        int
-		From, To int64
-	}
-	rows, err := api.Rows[span](ctx, s, `SELECT v.i, epoch_us(min(s.ts)) AS "from", epoch_us(max(s.ts)) AS "to"
-		FROM (VALUES `+strings.Join(spans, ", ")+`) v(i, pid, low, high)
-		JOIN python.steps s ON s.pid = v.pid AND s.step >= v.low AND s.step <= v.high GROUP BY v.i`)
+	rows, err := api.Ask(ctx, s, questions.Dates(spans))
 	for _, r := range rows {
 		if r.I < 0 || r.I >= len(list) { // it may come from another machine
 			return nil, fmt.Errorf("read the session's answer: it tells of finding %d of %d", r.I, len(list))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/questions"
 )
 
 // Parquet writes every table that holds rows, each into a file of its name.
@@ -25,7 +26,7 @@ func Parquet(ctx context.Context, s api.Session, create Create) (notes []string,
 			return nil, err
 		}
 		quoted := `"` + strings.ReplaceAll(t.Schema, `"`, `""`) + `"."` + strings.ReplaceAll(t.Name, `"`, `""`) + `"`
-		q := api.QueryRequest{SQL: "FROM " + quoted, Format: "parquet"}
+		q := api.QueryRequest{SQL: questions.Whole(quoted), Format: "parquet"}
 		if err := s.Query(ctx, q, out); err != nil {
 			return nil, fmt.Errorf("table %s: %w", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/formats/tensorboard"
 )
 
@@ -79,22 +80,9 @@ func (r *run) write(found []finding) error {
 	return r.Close()
 }
 
-type scalarRow struct {
-	Step                                              int64
-	At                                                int64 `json:"moment"`
-	Device                                            *string
-	Duration, Allocated, Highest, Reserved, RSS, Anon *float64
-	HeapInUse                                         *float64
-}
-
 func (r *run) steps() error {
-	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT max(step) AS step, max(epoch_us(ts)) AS moment,
-			sum(duration) / sum(steps) AS duration, arg_max(device, step) AS device,
-			arg_max(allocated, step) AS allocated,
-			max(max_allocated) AS highest, arg_max(reserved, step) AS reserved, arg_max(rss, step) AS rss,
-			arg_max(anon, step) AS anon, arg_max(heap_in_use, step) AS heapinuse
-		FROM python.steps WHERE pid = %d AND NOT inference GROUP BY step // %d ORDER BY step`, r.process.PID,
-		stride(r.process.Steps)), func(row scalarRow) error {
+	sql := questions.StepPoints(r.process.PID, stride(r.process.Steps))
+	return api.Each(r.ctx, r.s, string(sql), func(row questions.StepPoint) error {
 		device := text(row.Device)
 		r.scalars(row.At, row.Step, []named{{"step/duration_seconds", row.Duration},
 			{"device/" + device + "/allocated_bytes", row.Allocated},
@@ -108,15 +96,8 @@ func (r *run) steps() error {
 
 // seconds writes the kernel's figures, with seconds since the session began instead of steps.
 func (r *run) seconds() error {
-	type row struct {
-		At                           int64 `json:"moment"`
-		RSS, Anon, File, Shmem, Swap *float64
-	}
-	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT epoch_us(max(ts)) AS moment, max(rss) AS rss, max(anon) AS anon,
-			max(file) AS file, max(shmem) AS shmem, max(swap) AS swap
-		FROM process.memory WHERE pid = %d GROUP BY epoch_us(ts) // (1000000 *
-			(SELECT 1 + count(*) // %d FROM process.memory WHERE pid = %d)) ORDER BY moment`, r.process.PID, maxPoints,
-		r.process.PID), func(row row) error {
+	sql := questions.MemoryPoints(r.process.PID, maxPoints)
+	return api.Each(r.ctx, r.s, string(sql), func(row questions.MemoryPoint) error {
 		r.scalars(row.At, (row.At-r.began.UnixMicro())/1_000_000, []named{{"process/rss_bytes", row.RSS},
 			{"process/anon_bytes", row.Anon}, {"process/file_bytes", row.File}, {"process/shmem_bytes", row.Shmem},
 			{"process/swap_bytes", row.Swap}})

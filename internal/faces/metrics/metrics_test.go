@@ -80,7 +80,7 @@ func open(t *testing.T, b *model.Batch) *tables {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return &tables{Service: &service.Service{DB: db}, live: true}
+	return &tables{Service: &service.Service{Open: service.Opened(db)}, live: true}
 }
 
 // value is that of a series; false if there is none.

@@ -31,7 +31,7 @@ func gathered(t *testing.T, b *model.Batch) *Document {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	tables := &service.Service{DB: db}
+	tables := &service.Service{Open: service.Opened(db)}
 	w, err := monitor.New(t.Context(), recorded.New(tables), monitor.Options{})
 	if err != nil {
 		t.Fatal(err)

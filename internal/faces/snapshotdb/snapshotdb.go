@@ -224,7 +224,7 @@ func open(ctx context.Context, path string) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.db, t.service = db, service.Service{DB: db}
+	t.db, t.service = db, service.Service{Open: service.Opened(db)}
 	if about, err := db.AboutSnapshot(ctx); err == nil {
 		t.Cut = about["cut"]
 	}

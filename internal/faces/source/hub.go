@@ -1,14 +1,18 @@
 package source
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 )
 
@@ -21,15 +25,6 @@ type Way struct {
 	Token  string // file; "": MEMGAUGE_TOKEN_FILE, else what a hub of this machine keeps
 	CA     string // file with the authorities of its certificate
 	Shared bool   // the token may be readable by others: bus.SharedHint
-}
-
-// Dial reaches the hub.
-func (w Way) Dial() (*bus.Conn, error) {
-	o, err := w.options()
-	if err != nil {
-		return nil, err
-	}
-	return bus.Dial(o)
 }
 
 func (w Way) options() (o bus.DialOptions, err error) {
@@ -61,4 +56,51 @@ func (w Way) options() (o bus.DialOptions, err error) {
 			"on the hub, hub/ask.token in MEMGAUGE_HOME is the one for that")
 	}
 	return o, err
+}
+
+// Hub is the fleet that a hub knows.
+type Hub struct {
+	*fanout.Asker
+	conn *bus.Conn
+}
+
+// Close ends the connection.
+func (h *Hub) Close() { h.conn.Close() }
+
+// Reach dials a hub. Nodes have so long to begin their answer.
+func (w Way) Reach(wait time.Duration) (*Hub, error) {
+	o, err := w.options()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := bus.Dial(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Hub{fanout.NewAsker(conn, wait), conn}, nil
+}
+
+// Status asks the hub how it is.
+func (h *Hub) Status(ctx context.Context) (s hub.Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	b, err := h.Asker.Request(ctx, "status", nil)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("ask the hub: %w", err)
+	}
+	if s.Total == 0 { // a hub of before tells of all its nodes
+		s.Total = len(s.Nodes)
+		for _, n := range s.Nodes {
+			if n.Up {
+				s.Up++
+			}
+		}
+	}
+	if s.Total > len(s.Nodes) {
+		s.Nodes, err = h.Nodes(ctx)
+	}
+	return s, err
 }

@@ -35,7 +35,7 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	s := &counting{Service: &service.Service{DB: db}}
+	s := &counting{Service: &service.Service{Open: service.Opened(db)}}
 	const begin = int64(1_700_000_000_000_000)
 	random := rand.New(rand.NewPCG(1, 2))
 	track, err := questions.TrackOf("process", 7, 0, "")

@@ -54,13 +54,6 @@ type rankRow struct {
 	RSS       [rankColumns]float64
 }
 
-// ranksSQL reads the lowest of each stretch of steps: what every step comes back to. A stretch is a power of two long,
-// so that those of different sessions can be joined.
-var ranksSQL = skew.Session.Own() + fmt.Sprintf(`,
-	w AS (SELECT greatest(1, 2 ** ceil(log2((max(step) + 1) / %d.0)))::BIGINT AS w FROM own)
-	SELECT rank, w, step // w AS "at", min(allocated) AS allocated, min(rss) AS rss FROM own, w GROUP BY ALL`,
-	rankColumns)
-
 type rankCell struct {
 	Rank      int      `json:"rank"`
 	W         int64    `json:"w"`
@@ -109,7 +102,7 @@ func (s *Server) tell(ctx context.Context, m Member, held *skew.Held) (cells []r
 	if err != nil {
 		return nil, err
 	}
-	if cells, err = api.Rows[rankCell](ctx, d, ranksSQL); err == nil {
+	if cells, err = api.Rows[rankCell](ctx, d, skew.Session.Stretches(rankColumns)); err == nil {
 		err = api.Through(ctx, func(ctx context.Context, w io.Writer) error {
 			return d.Query(ctx, api.QueryRequest{SQL: skew.Session.Statement(), Format: "ndjson"}, w)
 		}, func(r io.Reader) error { return held.Add(m.Node, r) })

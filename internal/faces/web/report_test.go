@@ -49,7 +49,7 @@ func TestReportIsSmall(t *testing.T) {
 	if err := db.Append(t.Context(), manySteps()); err != nil {
 		t.Fatal(err)
 	}
-	s := stored{&service.Service{DB: db}}
+	s := stored{&service.Service{Open: service.Opened(db)}}
 	d := &page.Document{Session: page.Session{Name: "</title><script>", Command: []string{"</noscript><img src=x>"}}}
 	var out bytes.Buffer
 	if err := web.WriteReport(t.Context(), &out, s, d); err != nil {

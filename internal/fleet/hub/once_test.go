@@ -212,7 +212,7 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 	if err := box.Send(s.t.Context(), send); err != nil {
 		return true, err
 	}
-	if more, err = box.Gather(s.t.Context(), &service.Service{DB: db}); err != nil {
+	if more, err = box.Gather(s.t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
 		s.t.Error(err)
 	}
 	return more || box.Waits(), err

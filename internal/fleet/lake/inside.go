@@ -50,7 +50,7 @@ func (i *inside) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.Service = &service.Service{DB: db, Note: leftOut(i.task.Views)}
+	i.db, i.Service = db, &service.Service{Open: service.Opened(db), Note: leftOut(i.task.Views)}
 	return nil
 }
 
@@ -78,6 +78,7 @@ func leftOut(views []store.FileView) string {
 // inside is the lake as the session of the cell's handler.
 type inside struct {
 	*service.Service
+	db    *store.DB
 	task  task
 	asked sync.Mutex // a question may have the tables opened anew
 }
@@ -126,11 +127,11 @@ func (i *inside) leaveOut(ctx context.Context, err error) bool {
 	if !found {
 		return false
 	}
-	before := i.Service
+	before := i.db
 	if i.open(ctx) != nil {
 		return false
 	}
-	_ = before.DB.Close() // it has answered nothing
+	_ = before.Close() // it has answered nothing
 	return true
 }
 

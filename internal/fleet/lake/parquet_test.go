@@ -149,7 +149,7 @@ func TestDuckDBReads(t *testing.T) {
 	}
 	defer db.Close()
 	var out bytes.Buffer
-	err = (&service.Service{DB: db}).Query(t.Context(), api.QueryRequest{Format: "csv",
+	err = (&service.Service{Open: service.Opened(db)}).Query(t.Context(), api.QueryRequest{Format: "csv",
 		SQL: "SELECT * EXCLUDE job REPLACE (epoch_us(ts) AS ts) FROM x.y"}, &out)
 	if err != nil {
 		t.Fatal(err)

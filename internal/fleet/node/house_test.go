@@ -178,7 +178,8 @@ func (m *machine) train(pid, ranks int32, maxDisk int64) *training {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	server := api.Server(context.Background(), api.Handler(&service.Service{DB: x.db}, api.Owner, func() {}))
+	svc := &service.Service{Open: service.Opened(x.db)}
+	server := api.Server(context.Background(), api.Handler(svc, api.Owner, func() {}))
 	var serve sync.WaitGroup
 	serve.Go(func() { _ = server.Serve(l) })
 	x.end = sync.OnceFunc(func() {

@@ -102,7 +102,7 @@ func TestOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 2:
-			if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+			if _, err := b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
 				t.Fatal(err)
 			}
 		case 3:
@@ -125,7 +125,7 @@ func TestOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if more, err = b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+		if more, err = b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestValues(t *testing.T) {
 	}
 	b := box(t, dir)
 	defer b.Close()
-	if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+	if _, err := b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
@@ -199,7 +199,7 @@ func TestFormerFramesAreMadeAnew(t *testing.T) {
 	h := &hub{t: t, rows: map[string]string{}, fails: -1}
 	gather := func(b *Box) {
 		t.Helper()
-		if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+		if _, err := b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -43,6 +43,15 @@ func (s Source) Own() string {
 	own AS (SELECT step.* FROM step JOIN newest USING (node, rank, pid))`, s.Steps, s.Ranks)
 }
 
+// Stretches asks for the least that each rank held, of its device and on the host, in so many stretches of steps at
+// most: what every step comes back to. A stretch is w steps long, a power of two, so that those of different sessions
+// can be joined.
+func (s Source) Stretches(most int) string {
+	return s.Own() + fmt.Sprintf(`,
+	w AS (SELECT greatest(1, 2 ** ceil(log2((max(step) + 1) / %d.0)))::BIGINT AS w FROM own)
+	SELECT rank, w, step // w AS "at", min(allocated) AS allocated, min(rss) AS rss FROM own, w GROUP BY ALL`, most)
+}
+
 // Statement asks for what the ranks held at their steps: at most 65 cells of equal width in steps for each, by node, so
 // that none makes those of others wider. Widths are powers of two and cells begin at multiples of them, so that those
 // of all sessions fall together. The row of rank -1 is a machine's memory, by the steps of its lowest rank. Sizes are

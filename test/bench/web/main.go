@@ -68,7 +68,8 @@ func run(rows, hours int64, brief bool) error {
 		return err
 	}
 	defer l.Close()
-	s, err := web.New(web.Options{Sessions: one{&stored{Service: &service.Service{DB: db}}}, First: "day",
+	day := &stored{Service: &service.Service{Open: service.Opened(db)}}
+	s, err := web.New(web.Options{Sessions: one{day}, First: "day",
 		Token: "measured", Listener: l, Version: "bench"})
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func openSession(t *testing.T) (*store.DB, *recorded.Session) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return db, recorded.New(&service.Service{DB: db})
+	return db, recorded.New(&service.Service{Open: service.Opened(db)})
 }
 
 func TestReadsASession(t *testing.T) {

@@ -20,8 +20,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/source"
-	"github.com/memgauge/memgauge/internal/faces/web"
-	"github.com/memgauge/memgauge/internal/fleet/lake"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
 )
 
 // Exit codes, as docs and scripts know them.
@@ -42,27 +41,19 @@ type App struct {
 	SessionDir     string          // --session
 	Hub            HubOptions      // where the ENDPOINT means many machines
 	Families       []Family
-	Far            *ask.Target // the session, where it is on another machine and was found already
-	Job            *Job        // many sessions on other machines, for a command that shows them together
+	Far            *ask.Target // the session, where it was found already
 	Rights         api.Rights  // of a command that somebody else asks for; 0: the user's own, all
-	Apart          bool        // a finished session is asked in a process of its own: this one answers others and lasts
-	Elsewhere      Elsewhere   // answers where the ENDPOINT means many machines
+	// Apart says that somebody else asks, whom this process answers and outlives: a finished session is asked in a
+	// process of its own, and all that is asked is of this machine.
+	Apart bool
+	Reach Reach // a hub; nil: the one that Hub says
 
-	said  string   // the ENDPOINT as it was said
-	wrong error    // why it means nothing
-	line  []string // the command line without it
+	said    string // the ENDPOINT as it was said
+	wrong   error  // why it means nothing
+	command string // that runs
+	source  *source.Source
+	missing []fanout.Missing // nodes that did not answer
 }
-
-// Job is many sessions on other machines.
-type Job struct {
-	Name     string
-	Sessions web.Sessions
-	Members  func(ctx context.Context) (list []web.Member, missing []string, err error)
-}
-
-// Elsewhere runs a command whose ENDPOINT means many machines. Its flags and arguments are read already; line is the
-// whole command line without the ENDPOINT.
-type Elsewhere func(ctx context.Context, a *App, c *cobra.Command, args, line []string) error
 
 // Family makes the commands of one package.
 type Family func(*App) []*cobra.Command
@@ -106,9 +97,8 @@ func (e *exitError) Unwrap() error { return e.err }
 func Exit(code int, err error) error { return &exitError{code, err} }
 
 // Main runs the command line and returns the exit code.
-func Main(families []Family, elsewhere Elsewhere, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families,
-		Elsewhere: elsewhere}
+func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families}
 	defer term.FlushEdges(a.Stdout, a.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -173,9 +163,9 @@ func (a *App) FinishCommand(c *cobra.Command) {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
 	}
 	checkAll(c)
-	a.reachesFar(c)
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
+		a.command = Called(c)
 		if err := a.checkEndpoint(c); err != nil {
 			return Usage(err)
 		}
@@ -250,7 +240,9 @@ var furtherLines = strings.NewReplacer("\n\n", "\n\n  ", "\n", "\n  ")
 func indented(text string) string { return furtherLines.Replace(strings.TrimRight(text, "\n")) }
 
 // Report prints an error with its remedy, and returns the exit code.
-func (a *App) Report(err error) int {
+func (a *App) Report(err error) int { return report(a.Stderr, err) }
+
+func report(to io.Writer, err error) int {
 	if err == nil {
 		return exitFine
 	}
@@ -259,15 +251,15 @@ func (a *App) Report(err error) int {
 		return exit.code
 	}
 	err = wordGroups(err)
-	fmt.Fprintf(a.Stderr, "memgauge: %s\n", indented(err.Error()))
+	fmt.Fprintf(to, "memgauge: %s\n", indented(err.Error()))
 	if hint := remedy.Of(err); hint != "" {
-		fmt.Fprintf(a.Stderr, "hint: %s\n", indented(hint))
+		fmt.Fprintf(to, "hint: %s\n", indented(hint))
 	}
 	switch {
 	case exit != nil:
 		return exit.code
-	case IsUsage(err), errors.Is(err, ask.ErrAmbiguous), strings.HasPrefix(err.Error(),
-		"unknown command"):
+	case IsUsage(err), errors.Is(err, ask.ErrAmbiguous), errors.Is(err, source.ErrCannot),
+		strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	case errors.Is(err, api.ErrTimeout):
 		return ExitTimeout
@@ -275,56 +267,6 @@ func (a *App) Report(err error) int {
 		return ExitInterrupted
 	}
 	return ExitFailed
-}
-
-// Target finds the session that the command line means.
-func (a *App) Target(_ context.Context) (t ask.Target, err error) {
-	switch {
-	case !a.found() && a.wrong != nil:
-		return t, Usage(a.wrong)
-	case !a.found() && a.Endpoint.Many:
-		return t, Usage(fmt.Errorf("endpoint %q: many machines can't be asked here", a.said))
-	case a.Lake() != "":
-		return t, Usage(remedy.Add(errors.New("a lake is no session"), "query, tables and leak can be asked of one"))
-	case a.Far != nil:
-		t = *a.Far
-	case a.SessionDir != "":
-		t, err = ask.At(a.SessionDir)
-	default:
-		t, err = ask.Find(a.Endpoint.Wanted)
-	}
-	if err == nil && a.Far == nil && t.Note != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: %s\n", t.Note)
-	}
-	if a.Apart {
-		t = t.Apart()
-	}
-	return t.Limited(a.Rights), err
-}
-
-// Lake is where the lake lies that the command line means; "": it means none.
-func (a *App) Lake() string {
-	if a.found() {
-		return ""
-	}
-	return a.Endpoint.Lake
-}
-
-// Rows gives the rows of the session, or those of a lake.
-func (a *App) Rows(ctx context.Context) (api.Tabled, error) {
-	if where := a.Lake(); where != "" {
-		return lake.Of(lake.Choice{Location: where}), nil
-	}
-	return a.Connect(ctx)
-}
-
-// Connect finds the session and connects to it.
-func (a *App) Connect(ctx context.Context) (api.Session, error) {
-	t, err := a.Target(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return t.Connect(ctx)
 }
 
 // Text is standard output for prose. Escape sequences are removed even if it is a file, since somebody may show that
@@ -342,5 +284,5 @@ func (a *App) Answer(asJSON bool) io.Writer {
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
 	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights,
-		Apart: a.Apart, Elsewhere: a.Elsewhere}
+		Apart: a.Apart, Reach: a.Reach}
 }

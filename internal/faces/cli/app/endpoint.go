@@ -39,13 +39,13 @@ func (a *App) Execute(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	a.line = args
+	defer a.leave()
 	root.SetArgs(args)
 	err = root.ExecuteContext(ctx)
 	if !IsUsage(err) && isFlagError(err) { // of a flag before the command
 		err = Usage(wrongFlag(root, err))
 	}
-	return err
+	return a.strictly(err)
 }
 
 func isFlagError(err error) bool {
@@ -202,10 +202,13 @@ func reachesHub(c *cobra.Command) bool {
 }
 
 // found says that the words have been followed already, or that --session says more.
-func (a *App) found() bool { return a.Far != nil || a.Job != nil || a.SessionDir != "" }
+func (a *App) found() bool { return a.Far != nil || a.SessionDir != "" }
+
+// Many says whether the sessions of many machines are meant.
+func (a *App) Many() bool { return !a.found() && a.Endpoint.Many }
 
 // far says whether a command is asked of many machines.
-func (a *App) far(c *cobra.Command) bool { return !a.found() && a.Endpoint.Many && asksMany(c) }
+func (a *App) far(c *cobra.Command) bool { return a.Many() && asksMany(c) }
 
 // checkEndpoint refuses an ENDPOINT, or a way to it, that a command has no use for.
 func (a *App) checkEndpoint(c *cobra.Command) error {
@@ -220,7 +223,7 @@ func (a *App) checkEndpoint(c *cobra.Command) error {
 		return remedy.Add(fmt.Errorf("%s: it asks no session, so that %q has no meaning before it", Called(c), a.said),
 			"it is called as "+c.UseLine())
 	}
-	if reachesHub(c) && !asksMany(c) || a.far(c) || a.Far != nil || a.Job != nil {
+	if reachesHub(c) && !asksMany(c) || a.far(c) || a.Far != nil {
 		return nil
 	}
 	for _, name := range hubFlags {
@@ -245,18 +248,4 @@ func (a *App) handSession(c *cobra.Command) error {
 			"it is called as "+c.UseLine())
 	}
 	return c.Flags().Set("session", dir)
-}
-
-// reachesFar has a command run elsewhere where its ENDPOINT means many machines.
-func (a *App) reachesFar(c *cobra.Command) {
-	run := c.RunE
-	if run == nil || !asksMany(c) {
-		return
-	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if a.far(c) && a.Elsewhere != nil {
-			return a.Elsewhere(c.Context(), a, c, args, a.line)
-		}
-		return run(c, args)
-	}
 }

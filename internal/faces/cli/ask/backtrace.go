@@ -15,7 +15,9 @@ import (
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 )
 
@@ -58,19 +60,35 @@ func (a *commands) backtrace(ctx context.Context, o backtraceOptions, args []str
 	if err != nil {
 		return err
 	}
-	t, err := a.Target(ctx)
-	if err != nil {
-		return err
-	}
+	return app.Put(ctx, a.App, app.Question[[]api.Stacks]{Role: source.Processes, JSON: o.json,
+		Ask: func(ctx context.Context, t ask.Target) ([]api.Stacks, error) {
+			q := api.BacktraceRequest{Choice: t.Choice(), Thread: tid, Locals: o.locals,
+				Timeout: time.Duration(timeout)}
+			q.Choice.All = o.all
+			return backtrace(ctx, t, q)
+		},
+		Text: writeBacktrace, Document: backtraceDocument, Beside: func(w io.Writer, taken []api.Stacks) {
+			for _, p := range taken {
+				if p.Error != nil && !o.json {
+					plain.Fprintf(w, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
+				}
+			}
+		}})
+}
+
+// backtrace fails only if there is nothing to show of any process.
+func backtrace(ctx context.Context, t ask.Target, q api.BacktraceRequest) ([]api.Stacks, error) {
 	session := t.Open()
 	defer session.Close()
-	q := api.BacktraceRequest{Choice: t.Choice(), Thread: tid, Locals: o.locals, Timeout: time.Duration(timeout)}
-	q.Choice.All = o.all
 	r, err := session.Backtrace(ctx, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.showBacktrace(r.Processes, o.json)
+	some := slices.ContainsFunc(r.Processes, func(p api.Stacks) bool { return p.Error == nil || len(p.Threads) > 0 })
+	if !some && len(r.Processes) > 0 {
+		return nil, fmt.Errorf("backtrace: %w", r.Processes[0].Error.Unpack())
+	}
+	return r.Processes, nil
 }
 
 func threadArgument(args []string) (int, error) {
@@ -84,29 +102,13 @@ func threadArgument(args []string) (int, error) {
 	return int(tid), nil
 }
 
-// showBacktrace fails only if there is nothing to show of any process.
-func (a *commands) showBacktrace(taken []api.Stacks, asJSON bool) error {
-	failed := 0
-	for _, p := range taken {
-		if p.Error != nil && len(p.Threads) == 0 {
-			failed++
-		}
-	}
-	if failed == len(taken) {
-		return fmt.Errorf("backtrace: %w", taken[0].Error.Unpack())
-	}
-	if asJSON {
-		return doc.WriteJSON(a.Stdout, backtraceDocument(taken))
-	}
+func writeBacktrace(w io.Writer, taken []api.Stacks) error {
 	for i, p := range taken {
-		if p.Error != nil {
-			plain.Fprintf(a.Stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
-		}
 		if i > 0 {
-			fmt.Fprintln(a.Text())
+			fmt.Fprintln(w)
 		}
-		if err := writeProcess(a.Text(), p); err != nil {
-			return fmt.Errorf("backtrace: %w", err)
+		if err := writeProcess(w, p); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -224,7 +226,7 @@ type frameJSON struct {
 	Locals map[string]string `json:"locals,omitempty"`
 }
 
-func backtraceDocument(taken []api.Stacks) backtraceJSON {
+func backtraceDocument(taken []api.Stacks) any {
 	doc := backtraceJSON{SchemaVersion: doc.JSONVersion, Processes: []backtraceProcessJSON{}}
 	for _, p := range taken {
 		j := backtraceProcessJSON{PID: p.PID, Source: "python", Threads: []threadJSON{}, Left: p.Left}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -15,8 +16,9 @@ import (
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
-	"github.com/memgauge/memgauge/internal/formats/doc"
+	"github.com/memgauge/memgauge/internal/faces/source"
 )
 
 // evalOptions are the flags of eval.
@@ -81,20 +83,26 @@ func (a *commands) eval(ctx context.Context, o evalOptions, args []string) error
 	if err != nil {
 		return err
 	}
+	request := func(t ask.Target) api.EvalRequest {
+		return api.EvalRequest{Choice: o.Choice(t), Code: code, Place: place, Timeout: time.Duration(timeout)}
+	}
+	one, err := a.Narrow(ctx)
+	if err != nil {
+		return err
+	}
+	if o.json || !one && o.All {
+		return a.evalEach(ctx, o, time.Duration(timeout), request)
+	}
 	t, err := a.Target(ctx)
 	if err != nil {
 		return err
 	}
 	session := t.Open()
 	defer session.Close()
-	q := api.EvalRequest{Choice: o.Choice(t), Code: code, Place: place, Timeout: time.Duration(timeout)}
-	switch {
-	case o.json:
-		return a.evalJSON(ctx, session, q)
-	case o.All:
-		return a.evalAll(ctx, session, q)
+	if o.All {
+		return a.evalAll(ctx, session, request(t))
 	}
-	return a.evalOne(ctx, session, q)
+	return a.evalOne(ctx, session, request(t))
 }
 
 func (a *commands) evalOne(ctx context.Context, s api.Session, q api.EvalRequest) error {
@@ -199,9 +207,8 @@ func (a *commands) evalAll(ctx context.Context, s api.Session, q api.EvalRequest
 	var streams [][2]*prefixer // by process: standard output and error
 	r, err := s.Eval(ctx, q, api.EvalOutput{Chosen: func(list []api.Process) error {
 		for _, p := range list {
-			head := "[" + p.Label() + "] "
-			streams = append(streams, [2]*prefixer{{mu: &mu, w: a.Stdout, head: head},
-				{mu: &mu, w: term.ProgramOutput(a.Stderr), head: head}})
+			out, errs := newPrefixers(&mu, p, a.Stdout, term.ProgramOutput(a.Stderr))
+			streams = append(streams, [2]*prefixer{out, errs})
 		}
 		return nil
 	}, Print: func(process int, stderr bool, text []byte) error {
@@ -212,20 +219,32 @@ func (a *commands) evalAll(ctx context.Context, s api.Session, q api.EvalRequest
 		return err
 	}
 	for i := range r.Results {
-		stdout, stderr := streams[i][0], streams[i][1]
-		showResult(&r.Results[i], stdout, stderr)
-		if e := r.Results[i].Error; e != nil {
-			fmt.Fprintf(stderr, "%v\n", e)
-		}
-		stdout.flush()
-		stderr.flush()
+		showEnd(&r.Results[i], streams[i][0], streams[i][1])
 	}
-	for i := range r.Results {
-		if r.Results[i].Error != nil {
-			return app.Exit(app.ExitFailed, nil) // it was printed with its process
-		}
+	return worstShown(r.Results, q.Timeout)
+}
+
+// worstShown is worst where errors were shown with their processes.
+func worstShown(results []api.EvalResult, timeout time.Duration) error {
+	if slices.ContainsFunc(results, func(r api.EvalResult) bool { return r.Error != nil }) {
+		return app.Exit(app.ExitFailed, nil)
 	}
-	return worst(r.Results, q.Timeout)
+	return worst(results, timeout)
+}
+
+// showEnd writes what a process's lines end with.
+func showEnd(r *api.EvalResult, stdout, stderr *prefixer) {
+	showResult(r, stdout, stderr)
+	if e := r.Error; e != nil {
+		fmt.Fprintf(stderr, "%v\n", e)
+	}
+	stdout.flush()
+	stderr.flush()
+}
+
+func newPrefixers(mu *sync.Mutex, p api.Process, stdout, stderr io.Writer) (out, errs *prefixer) {
+	head := "[" + p.Label() + "] "
+	return &prefixer{mu: mu, w: stdout, head: head}, &prefixer{mu: mu, w: stderr, head: head}
 }
 
 // prefixer writes whole lines, each with a prefix that names its process.
@@ -310,30 +329,69 @@ func (c *captured) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (a *commands) evalJSON(ctx context.Context, s api.Session, q api.EvalRequest) error {
-	var streams [][2]captured
-	r, err := s.Eval(ctx, q, api.EvalOutput{Chosen: func(list []api.Process) error {
-		streams = make([][2]captured, len(list))
+// evaluated is what came of code in the processes of a session, once it has ended in all of them.
+type evaluated struct {
+	results []api.EvalResult
+	streams [][2]captured
+}
+
+// evalEach runs code in each session that is meant, and shows what came of it in the end.
+func (a *commands) evalEach(ctx context.Context, o evalOptions, limit time.Duration,
+	request func(ask.Target) api.EvalRequest) error {
+	outcome := func(v evaluated) error { return worst(v.results, limit) }
+	if !o.json {
+		outcome = func(v evaluated) error { return worstShown(v.results, limit) }
+	}
+	return app.Put(ctx, a.App, app.Question[evaluated]{Role: source.Processes, JSON: o.json, Outcome: outcome,
+		Ask: func(ctx context.Context, t ask.Target) (evaluated, error) { return evaluate(ctx, t, request(t)) },
+		Text: func(w io.Writer, v evaluated) error {
+			v.show(w, io.Discard)
+			return nil
+		},
+		Beside: func(w io.Writer, v evaluated) {
+			if !o.json {
+				v.show(io.Discard, w)
+			}
+		},
+		Document: evalDocumentOf})
+}
+
+func evaluate(ctx context.Context, t ask.Target, q api.EvalRequest) (v evaluated, err error) {
+	session := t.Open()
+	defer session.Close()
+	r, err := session.Eval(ctx, q, api.EvalOutput{Chosen: func(list []api.Process) error {
+		v.streams = make([][2]captured, len(list))
 		return nil
 	}, Print: func(process int, stderr bool, text []byte) error {
-		_, err := streams[process][index(stderr)].Write(text)
+		_, err := v.streams[process][index(stderr)].Write(text)
 		return err
 	}})
-	if err != nil {
-		return err
+	v.results = r.Results
+	return v, err
+}
+
+// show writes the lines of each process under its name.
+func (v evaluated) show(stdout, stderr io.Writer) {
+	var mu sync.Mutex
+	for i := range v.results {
+		r := &v.results[i]
+		out, errs := newPrefixers(&mu, r.Process, stdout, stderr)
+		_, _ = out.Write(v.streams[i][0].Bytes()) // the writers are the caller's buffers
+		_, _ = errs.Write(v.streams[i][1].Bytes())
+		showEnd(r, out, errs)
 	}
+}
+
+func evalDocumentOf(v evaluated) any {
 	told := evalDocument{SchemaVersion: 1}
-	for i := range r.Results {
-		stdout, stderr := &streams[i][0], &streams[i][1]
-		j := resultDocument(&r.Results[i])
+	for i := range v.results {
+		stdout, stderr := &v.streams[i][0], &v.streams[i][1]
+		j := resultDocument(&v.results[i])
 		j.Stdout, j.Stderr = stdout.String(), stderr.String()
 		j.Truncated = stdout.truncated || stderr.truncated
 		told.Processes = append(told.Processes, j)
 	}
-	if err := doc.WriteJSON(a.Stdout, told); err != nil {
-		return fmt.Errorf("eval: %w", err)
-	}
-	return worst(r.Results, q.Timeout)
+	return told
 }
 
 func resultDocument(r *api.EvalResult) evalJSON {

@@ -81,3 +81,18 @@ func TestGolden(t *testing.T) {
 	}, Files: map[string]string{"heap.sql": heap + ";\n", "code.py": "len(all_losses)\n", "latin.py": "'\xe9'\n",
 		"lines.txt": "SELECT 1;\nhelp\nlaek\neval 'x\n\\nonsense\nexit\n"}})
 }
+
+// TestGoldenOfManyMachines: the same commands, asked of the sessions of many machines.
+func TestGoldenOfManyMachines(t *testing.T) {
+	golden.Run(t, golden.Table{Families: []app.Family{ask.Commands}, Fleet: golden.Machines(t), Cases: []golden.Case{
+		{Name: "hub", Lines: []string{"hub list", "hub list --json", "hub where", "hub backtrace",
+			"hub tensors --last --top 1", "hub eval --all 'len(all_losses)'", "hub eval 1",
+			"job=llama query 'SELECT step FROM python.steps'",
+			"job=over query 'SELECT max(step) AS n FROM python.steps'",
+			"job=llama node=n1 query 'SELECT count(*) AS n FROM python.steps'", "hub tables events",
+			"hub node=n1 --strict tables events", "job=bert where"}},
+		{Name: "hub-json", Lines: []string{"job=llama where --json", "hub eval --all --json 'len(all_losses)'"}},
+		{Name: "hub-wrong", Lines: []string{"hub query -o steps.parquet 'SELECT 1'",
+			"hub query --since 2h 'SELECT 1'", "hub node=n3 where", "lake=none where", "job=bert query 'SELECT 1'"}},
+	}})
+}

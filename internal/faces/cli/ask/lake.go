@@ -79,7 +79,7 @@ func (o *LakeOptions) Choice(where, sql string, now time.Time) (lake.Choice, err
 }
 
 // Far is the part of a hub's lake that the options mean, and the Trino server if that is to answer; nil: the hub does.
-func (o *LakeOptions) Far(sql string, now time.Time) (c lake.Choice, server api.Querier, err error) {
+func (o *LakeOptions) Far(sql string, now time.Time) (c lake.Choice, server querier, err error) {
 	if c, err = o.Choice("", sql, now); err != nil {
 		return c, nil, err
 	}

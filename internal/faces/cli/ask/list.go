@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,6 +45,9 @@ func (a *commands) listCommand() *cobra.Command {
 }
 
 func (a *commands) list(ctx context.Context, o listOptions) error {
+	if a.Many() {
+		return a.listHub(ctx, o)
+	}
 	sessions, left, err := ask.List(ctx, o.all)
 	if note := ask.Elsewhere(); note != "" {
 		fmt.Fprintf(a.Stderr, "memgauge: %s\n", note)
@@ -107,23 +109,10 @@ func writeList(w io.Writer, sessions []api.Listed, width int, now time.Time) err
 
 // numbers joins pids or ranks; on a terminal runs of them become 0-63.
 func numbers(list []int, short bool) string {
-	var b strings.Builder
-	for i := 0; i < len(list); i++ {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.Itoa(list[i]))
-		end := i
-		for short && end+1 < len(list) && list[end+1] == list[end]+1 {
-			end++
-		}
-		if end > i+1 {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(list[end]))
-			i = end
-		}
+	if short {
+		return app.Numbers(list)
 	}
-	return b.String()
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
 // shellLine shows a command as a shell would take it.

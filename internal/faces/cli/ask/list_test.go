@@ -61,7 +61,7 @@ func TestListFitsTerminal(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for want, list := range map[string][]int{"": nil, "3": {3}, "1, 2": {1, 2}, "0-63": upTo(64),
+	for want, list := range map[string][]int{"": nil, "3": {3}, "1-2": {1, 2}, "0-63": upTo(64),
 		"1, 3-5, 9": {1, 3, 4, 5, 9}} {
 		if got := numbers(list, true); got != want {
 			t.Errorf("%v: %q, want %q", list, got, want)

@@ -27,6 +27,7 @@ type QueryOptions struct {
 	Output  string
 	timeout units.Duration
 	Lake    LakeOptions // of query alone
+	ofLake  string      // a flag that was given, and is about a lake
 }
 
 func (a *commands) queryCommand() *cobra.Command {
@@ -43,8 +44,9 @@ func (a *commands) queryCommand() *cobra.Command {
 			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
 		Args: oneStatement,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if flag := o.Lake.Given(cmd.Flags()); flag != "" && a.Lake() == "" {
-				return noLake(flag, "query")
+			o.ofLake = o.Lake.Given(cmd.Flags())
+			if o.ofLake != "" && a.Lake() == "" && !a.Many() {
+				return noLake(o.ofLake, "query")
 			}
 			return a.query(cmd.Context(), o, args[0])
 		},
@@ -98,12 +100,16 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 		return fmt.Errorf("query: %w", err)
 	}
 	defer out.Discard()
-	from, err := a.from(ctx, o, q.SQL)
+	from, err := a.from(ctx, o, q)
 	if err != nil {
 		return WhyCut(ctx, err)
 	}
 	defer from.Close()
-	return RunQuery(ctx, from, q, out)
+	err = RunQuery(ctx, from, q, out)
+	if t, ok := from.(interface{ told(err error) }); ok {
+		t.told(err)
+	}
+	return err
 }
 
 // querier is who answers a statement.
@@ -112,9 +118,12 @@ type querier interface {
 	io.Closer
 }
 
-func (a *commands) from(ctx context.Context, o QueryOptions, sql string) (querier, error) {
-	if where := a.Lake(); where != "" {
-		return o.Lake.from(ctx, where, sql)
+func (a *commands) from(ctx context.Context, o QueryOptions, q api.QueryRequest) (querier, error) {
+	switch where := a.Lake(); {
+	case where != "":
+		return o.Lake.from(ctx, where, q.SQL)
+	case a.Many():
+		return a.fromHub(ctx, o, q)
 	}
 	return a.Connect(ctx)
 }

@@ -11,10 +11,14 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/render"
-	"github.com/memgauge/memgauge/internal/record/sink"
 )
 
 // TablesOptions are the flags of tables, here and in snapshot tables, and the names of the tables to describe.
@@ -61,36 +65,76 @@ func (o *TablesOptions) AddFlags(c *cobra.Command) {
 func (o *TablesOptions) JSON() bool { return o.json }
 
 func (a *commands) tables(ctx context.Context, o TablesOptions) error {
-	backend, err := a.Rows(ctx)
-	if err != nil {
+	q := app.Question[[]model.Table]{Role: source.Query, JSON: o.json,
+		Ask: func(ctx context.Context, t ask.Target) ([]model.Table, error) {
+			s, err := t.Connect(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("tables: %w", err)
+			}
+			defer s.Close()
+			return o.find(ctx, s)
+		},
+		Text: func(w io.Writer, list []model.Table) error {
+			return o.write(w, list, term.TerminalWidth(a.Stdout))
+		},
+		Document: tablesDocument}
+	if where := a.Lake(); where != "" {
+		return o.ofLake(ctx, a.App, q, lake.Of(lake.Choice{Location: where}))
+	}
+	if a.Many() {
+		if kept, err := a.hubLake(ctx); err != nil || kept != nil {
+			if err != nil {
+				return err
+			}
+			defer kept.told(nil)
+			return o.ofLake(ctx, a.App, q, kept.fleet.Lake(kept.of))
+		}
+	}
+	if _, err := a.Members(ctx); err != nil {
 		return fmt.Errorf("tables: %w", err)
 	}
-	defer backend.Close()
-	out := &sink.Spool{To: a.Answer(o.json)}
-	defer out.Discard()
-	if err := RunTables(ctx, backend, o, term.TerminalWidth(a.Stdout), out); err != nil {
-		return err
-	}
-	return out.Commit()
+	return app.Put(ctx, a.App, q)
 }
 
-// RunTables writes the list of tables to w, or describes those of o.Names. width is the terminal's, in columns; 0 for a
-// pipe.
-func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int, w io.Writer) error {
+func (o TablesOptions) ofLake(ctx context.Context, a *app.App, q app.Question[[]model.Table], from api.Tabled) error {
+	defer from.Close()
+	list, err := o.find(ctx, from)
+	if err != nil {
+		return err
+	}
+	return q.Print(a, list)
+}
+
+// find lists the tables, or those of o.Names.
+func (o TablesOptions) find(ctx context.Context, from cataloguer) ([]model.Table, error) {
 	tables, err := from.Tables(ctx, o.all)
 	if err == nil && len(o.Names) > 0 {
 		tables, err = pickTables(ctx, from, tables, o.Names)
 	}
 	if err != nil {
-		return fmt.Errorf("tables: %w", err)
+		return nil, fmt.Errorf("tables: %w", err)
 	}
-	switch {
-	case o.json:
-		return writeTablesJSON(w, tables)
-	case o.columns || len(o.Names) > 0:
+	return tables, nil
+}
+
+// write writes the list of tables, or describes them. width is the terminal's, in columns; 0 for a pipe.
+func (o TablesOptions) write(w io.Writer, tables []model.Table, width int) error {
+	if o.columns || len(o.Names) > 0 {
 		return describeTables(w, tables, width)
 	}
 	return listTables(w, tables, width)
+}
+
+// RunTables writes what tables is asked about to w.
+func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int, w io.Writer) error {
+	tables, err := o.find(ctx, from)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return doc.WriteJSON(w, tablesDocument(tables))
+	}
+	return o.write(w, tables, width)
 }
 
 // pickTables finds tables by name, in the order of the names. It finds an internal table only if no other has the name.
@@ -187,7 +231,7 @@ type columnJSON struct {
 	Description string `json:"description"`
 }
 
-func writeTablesJSON(w io.Writer, tables []model.Table) error {
+func tablesDocument(tables []model.Table) any {
 	out := make([]tableJSON, 0, len(tables))
 	for _, t := range tables {
 		columns := make([]columnJSON, 0, len(t.Columns))
@@ -196,8 +240,8 @@ func writeTablesJSON(w io.Writer, tables []model.Table) error {
 		}
 		out = append(out, tableJSON{t.Schema, t.Name, doc.KnownCount(t.Rows), t.Doc, columns})
 	}
-	return doc.WriteJSON(w, struct {
+	return struct {
 		SchemaVersion int         `json:"schema_version"`
 		Tables        []tableJSON `json:"tables"`
-	}{doc.JSONVersion, out})
+	}{doc.JSONVersion, out}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -18,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/render"
@@ -68,67 +70,88 @@ func (a *commands) tensors(ctx context.Context, o tensorsOptions) error {
 	if o.last && o.deep {
 		return app.Usage(errors.New("tensors: --last shows a census that was taken, --deep wants a new one"))
 	}
-	t, err := a.Target(ctx)
-	if err != nil {
+	if _, err := a.Members(ctx); err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
-	session, err := t.Connect(ctx)
-	if err != nil {
-		return fmt.Errorf("tensors: %w", err)
-	}
-	defer session.Close()
-	pids, err := a.takeCensus(ctx, session, o, t)
-	if err != nil {
-		return fmt.Errorf("tensors: %w", err)
-	}
-	list, err := lastCensuses(ctx, session, pids)
-	if err != nil {
-		return fmt.Errorf("tensors: %w", err)
-	}
-	if o.json {
-		return doc.WriteJSON(a.Stdout, censusDocument{doc.JSONVersion, list})
-	}
-	cwd := t.About().Cwd
-	for i, c := range list {
-		if err := c.write(a.Text(), o.top, term.TerminalWidth(a.Stdout), cwd, i > 0); err != nil {
-			return fmt.Errorf("tensors: %w", err)
-		}
-	}
-	return nil
+	return app.Put(ctx, a.App, app.Question[censuses]{Role: source.Processes, JSON: o.json,
+		Ask: func(ctx context.Context, t ask.Target) (censuses, error) {
+			c, err := o.ask(ctx, t)
+			if err != nil {
+				return c, fmt.Errorf("tensors: %w", err)
+			}
+			return c, nil
+		},
+		Text:     func(w io.Writer, c censuses) error { return c.write(w, o.top, term.TerminalWidth(a.Stdout)) },
+		Document: func(c censuses) any { return censusDocument{doc.JSONVersion, c.list} },
+		Beside: func(w io.Writer, c censuses) {
+			for _, why := range c.failed {
+				plain.Fprintf(w, "memgauge: tensors: %s\n", why)
+			}
+		}})
 }
 
-// takeCensus takes a census of live processes. It returns the processes whose last census is to be shown, none for all.
-// If a census fails, the reason goes to stderr and the last one is shown.
-func (a *commands) takeCensus(ctx context.Context, s api.Session, o tensorsOptions, t ask.Target) ([]int, error) {
+// censuses are those of a session's processes.
+type censuses struct {
+	list   []census
+	failed []string // why some could not be taken; the one before is in the list
+	cwd    string   // of the job
+}
+
+func (o tensorsOptions) ask(ctx context.Context, t ask.Target) (c censuses, err error) {
+	session, err := t.Connect(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer session.Close()
+	pids, failed, err := o.takeCensus(ctx, session, t)
+	if err != nil {
+		return c, err
+	}
+	list, err := lastCensuses(ctx, session, pids)
+	return censuses{list, failed, t.About().Cwd}, err
+}
+
+// takeCensus takes a census of live processes. It returns the processes whose last census is to be shown, none for all,
+// and why a census failed.
+func (o tensorsOptions) takeCensus(ctx context.Context, s api.Session, t ask.Target) (pids []int, failed []string,
+	err error) {
 	processes, err := s.Processes(ctx, api.ProcessesRequest{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	live := slices.ContainsFunc(processes, func(p api.Process) bool { return p.Alive && p.Agent })
 	if !live || o.last {
 		if o.Pid != 0 {
-			return []int{o.Pid}, nil
+			return []int{o.Pid}, nil, nil
 		}
-		return nil, nil
+		return nil, nil, nil
 	}
 	chosen, err := api.Choose(processes, o.Choice(t), false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var pids []int
 	for _, p := range chosen {
 		pids = append(pids, p.PID)
 	}
 	r, err := s.Census(ctx, api.CensusRequest{PIDs: pids, Deep: o.deep, Timeout: time.Duration(o.timeout)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, c := range r.Censuses {
 		if c.Error != nil {
-			fmt.Fprintf(a.Stderr, "memgauge: tensors: %s\n", c.Error.Message)
+			failed = append(failed, c.Error.Message)
 		}
 	}
-	return pids, ctx.Err()
+	return pids, failed, ctx.Err()
+}
+
+func (c censuses) write(w io.Writer, top, width int) error {
+	for i, one := range c.list {
+		if err := one.write(w, top, width, c.cwd, i > 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // census is one census as it is shown and as --json gives it.

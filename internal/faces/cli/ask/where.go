@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/picture"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/render"
@@ -44,41 +45,54 @@ func (a *commands) whereCommand() *cobra.Command {
 }
 
 func (a *commands) where(ctx context.Context, asJSON bool) error {
-	w, err := a.bytes(ctx)
-	if err != nil {
-		return fmt.Errorf("where: %w", err)
-	}
-	if asJSON {
-		if w.Processes == nil {
-			w.Processes = []picture.Process{}
+	q := app.Question[api.Where]{Role: source.Where, JSON: asJSON, Ask: where,
+		Text: func(w io.Writer, v api.Where) error {
+			return writePicture(w, v.Of, v.Picture, term.TerminalWidth(a.Stdout))
+		},
+		Document: whereDocument}
+	if _, err := a.Members(ctx); err != nil {
+		w, err := a.alone(err)
+		if err != nil {
+			return fmt.Errorf("where: %w", err)
 		}
-		return doc.WriteJSON(a.Stdout, struct {
-			SchemaVersion int `json:"schema_version"`
-			api.Where
-		}{doc.JSONVersion, w})
+		return q.Print(a.App, w)
 	}
-	return writePicture(a.Text(), w.Of, w.Picture, term.TerminalWidth(a.Stdout))
+	return app.Put(ctx, a.App, q)
 }
 
-// bytes lists the bytes of a session, or of a process that belongs to none.
-func (a *commands) bytes(ctx context.Context) (api.Where, error) {
-	t, err := a.Target(ctx)
-	if pid := a.Endpoint.PID; errors.Is(err, ask.ErrNone) && pid != 0 && a.SessionDir == "" {
-		w, werr := ask.WhereOf(pid)
-		if errors.Is(werr, ask.ErrGone) {
-			return w, err
-		}
-		return w, werr
-	}
-	if err != nil {
-		return api.Where{}, err
-	}
+func where(ctx context.Context, t ask.Target) (w api.Where, err error) {
 	s, err := t.Connect(ctx)
+	if err == nil {
+		defer s.Close()
+		w, err = s.Where(ctx)
+	}
 	if err != nil {
+		return w, fmt.Errorf("where: %w", err)
+	}
+	return w, nil
+}
+
+// alone lists the bytes of a process that belongs to no session, where err says that a PID has none.
+func (a *commands) alone(err error) (api.Where, error) {
+	pid := a.Endpoint.PID
+	if !errors.Is(err, ask.ErrNone) || pid == 0 || a.SessionDir != "" {
 		return api.Where{}, err
 	}
-	defer s.Close()
-	return s.Where(ctx)
+	w, werr := ask.WhereOf(pid)
+	if errors.Is(werr, ask.ErrGone) {
+		return w, err
+	}
+	return w, werr
+}
+
+func whereDocument(w api.Where) any {
+	if w.Processes == nil {
+		w.Processes = []picture.Process{}
+	}
+	return struct {
+		SchemaVersion int `json:"schema_version"`
+		api.Where
+	}{doc.JSONVersion, w}
 }
 
 func writePicture(w io.Writer, title string, p picture.Picture, width int) error {

@@ -23,7 +23,7 @@ func TestNamesOfFiles(t *testing.T) {
 	}
 	for _, more := range []string{"--format=text", "--format=github", "--fix"} {
 		var out, errs bytes.Buffer
-		app.Main([]app.Family{check.Commands}, nil, []string{"check", more, dir}, strings.NewReader(""), &out, &errs)
+		app.Main([]app.Family{check.Commands}, []string{"check", more, dir}, strings.NewReader(""), &out, &errs)
 		said := out.String()
 		raw := strings.ContainsRune(said, 0x1b) || !utf8.ValidString(said)
 		if said == "" || raw || strings.Contains(said, "\nforged") {

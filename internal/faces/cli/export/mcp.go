@@ -41,8 +41,12 @@ func (a *commands) mcpCommand() *cobra.Command {
 // mcp serves requests until its input ends, or Ctrl-C.
 func (a *commands) mcp(ctx context.Context, eval bool) error {
 	if a.Named() {
-		if _, err := a.Target(ctx); err != nil { // else every answer would have this error
+		t, err := a.Target(ctx)
+		if err != nil { // else every answer would have this error
 			return fmt.Errorf("mcp: %w", err)
+		}
+		if a.Many() { // what an assistant names is of this machine
+			a.Far = &t
 		}
 	}
 	in := a.OpenStdin(ctx)
@@ -161,7 +165,6 @@ func (t *tools) about(ctx context.Context, session string) (sub *app.App, done f
 	}
 	sub = t.Again()
 	sub.Rights, sub.Apart = t.rights, true
-	sub.Elsewhere = nil // what an assistant names is of this machine
 	sub.Far, sub.SessionDir = t.Far, t.SessionDir
 	sub.Say(orElse(session, t.Said()))
 	return sub, func() { <-t.turn }, nil

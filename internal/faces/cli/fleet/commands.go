@@ -1,5 +1,5 @@
-// Package fleet holds the commands for many machines: hub, which all others know, and node, which ships and answers;
-// and it takes command lines whose endpoint means many machines, and has each session answer them.
+// Package fleet holds the commands of the machines of a fleet: hub, which all others know, and node, which ships and
+// answers.
 package fleet
 
 import (

@@ -12,7 +12,7 @@ import (
 
 func TestGolden(t *testing.T) {
 	golden.Run(t, golden.Table{Families: []app.Family{fleet.Commands, ask.Commands, watch.Commands},
-		Elsewhere: fleet.Elsewhere, Cases: []golden.Case{
+		Cases: []golden.Case{
 			{Name: "hub-wrong", Real: true, Lines: []string{"hub --listen nowhere",
 				"hub --listen 10.0.0.1:4222 --insecure",
 				"hub --allow everything", "hub --cert cert.pem", "hub --replicas 3", "hub --lake-days x",

@@ -265,7 +265,6 @@ func (a *commands) greetExternal(urls string) {
 func (a *commands) statusCommand() *cobra.Command {
 	var addr string
 	var asJSON bool
-	q := &question{App: a.App}
 	c := &cobra.Command{
 		Use:         "status",
 		Annotations: app.AboutHub(),
@@ -275,7 +274,7 @@ func (a *commands) statusCommand() *cobra.Command {
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,
-		RunE: func(cmd *cobra.Command, _ []string) error { return q.status(cmd.Context(), addr, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), addr, asJSON) },
 	}
 	f := c.Flags()
 	f.StringVar(&addr, "hub", "", "the hub at `ADDRESS` host:port (default this machine's)")
@@ -283,39 +282,39 @@ func (a *commands) statusCommand() *cobra.Command {
 	return c
 }
 
-func (q *question) status(ctx context.Context, addr string, asJSON bool) error {
-	way := q.Hub.Way
+func (a *commands) status(ctx context.Context, addr string, asJSON bool) error {
+	way := a.Hub.Way
 	way.Addr = addr
-	conn, err := way.Dial()
+	there, err := way.Reach(a.Hub.Wait)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	s, err := q.hubStatus(ctx, fanout.NewAsker(conn, q.Hub.Wait))
+	defer there.Close()
+	s, err := there.Status(ctx)
 	if err != nil {
 		return fmt.Errorf("hub status: %w", err)
 	}
 	if asJSON {
-		err = doc.WriteJSON(q.Stdout, struct {
+		err = doc.WriteJSON(a.Stdout, struct {
 			SchemaVersion int `json:"schema_version"`
 			hub.Status
 		}{doc.JSONVersion, s})
 	} else {
-		err = q.writeStatus(s)
+		err = a.writeStatus(s)
 	}
-	if down := s.Total - s.Up; err == nil && q.Hub.Strict && down > 0 {
+	if down := s.Total - s.Up; err == nil && a.Hub.Strict && down > 0 {
 		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, s.Total), ""))
 	}
 	return err
 }
 
-func (q *question) writeStatus(s hub.Status) error {
-	now, width := time.Now(), term.TerminalWidth(q.Stdout)
-	out := q.Text()
+func (a *commands) writeStatus(s hub.Status) error {
+	now, width := time.Now(), term.TerminalWidth(a.Stdout)
+	out := a.Text()
 	plain.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up,
 		s.Total)
 	if s.Keeps {
-		q.writeKept(out, s)
+		a.writeKept(out, s)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Refused)) {
 		plain.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
@@ -347,7 +346,7 @@ func (q *question) writeStatus(s hub.Status) error {
 }
 
 // writeKept tells of rows: what is in the lake, what is on its way, and what never will be.
-func (q *question) writeKept(out io.Writer, s hub.Status) {
+func (a *commands) writeKept(out io.Writer, s hub.Status) {
 	size := ""
 	if s.LakeHours > 0 { // it is measured each minute
 		size = fmt.Sprintf("%s in %d hours; ", units.Bytes(s.LakeBytes), s.LakeHours)

@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/term"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 	"github.com/memgauge/memgauge/internal/formats/traceevent"
@@ -138,7 +139,7 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 		if err != nil {
 			return err
 		}
-		if err := t.Export(ctx, "FROM "+table.Name, out); err != nil {
+		if err := t.Export(ctx, questions.Whole(table.Name), out); err != nil {
 			return fmt.Errorf("table %s: %w", table.Name, err)
 		}
 	}

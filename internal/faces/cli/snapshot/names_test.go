@@ -48,7 +48,7 @@ func TestNamesForgeNothing(t *testing.T) {
 			}
 		}
 		var out, errs bytes.Buffer
-		app.Main([]app.Family{own.Commands}, nil, args, strings.NewReader(""), &out, &errs)
+		app.Main([]app.Family{own.Commands}, args, strings.NewReader(""), &out, &errs)
 		if !strings.Contains(out.String(), `x\n  growth      forged\x1b[2J`) {
 			t.Errorf("%s prints %q, %s", line, out.String(), errs.String())
 		}

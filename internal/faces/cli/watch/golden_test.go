@@ -58,3 +58,15 @@ func TestGolden(t *testing.T) {
 		{Name: "feed-wrong", Lines: []string{"feed --window x", "feed now"}},
 	}, Files: map[string]string{"text.json": "no baseline", "lower.json": lower, "short": "1234"}})
 }
+
+// TestGoldenOfManyMachines: the same commands, asked of the sessions of many machines.
+func TestGoldenOfManyMachines(t *testing.T) {
+	golden.Run(t, golden.Table{Families: []app.Family{watch.Commands}, Fleet: golden.Machines(t), Cases: []golden.Case{
+		{Name: "hub", Lines: []string{"hub leak", "job=llama leak --threshold 500", "hub node=n1 leak",
+			"job=over leak", "hub oom", "hub node=n1 oom"}},
+		{Name: "hub-json", Lines: []string{"job=llama leak --json"}},
+		{Name: "hub-wrong", Lines: []string{"hub leak --threshold 1 -o leak.json", "hub oom --plot",
+			"hub report --json -o report.json", "hub report", "hub fragment", "job=bert leak", "job=bert web",
+			"lake=none oom", "lake=none report", "hub leak --job llama"}},
+	}})
+}

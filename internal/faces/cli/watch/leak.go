@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/monitor/recorded"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
+	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/record/sink"
 )
@@ -106,14 +110,63 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if o.job != "" {
 		return app.Usage(errors.New("leak: --job is about a lake: memgauge lake=/data/lake leak --job NAME"))
 	}
-	t, err := a.Target(ctx)
-	if err != nil {
+	if all, err := a.comparesJobs(o); err != nil {
 		return err
+	} else if all {
+		return a.leakJobs(ctx, o)
 	}
+	q := leakQuestion(o.json)
+	q.Ask = func(ctx context.Context, t ask.Target) (judged, error) { return a.judge(ctx, o, t) }
+	if o.output != "" {
+		q.Save = func(v judged) error { return v.save(o.output) }
+	}
+	return app.Put(ctx, a.App, q)
+}
+
+// judged is the verdict on a session, with what its presentation needs.
+type judged struct {
+	report detect.Report
+	of     leakContext
+}
+
+// leakQuestion is how a verdict is shown.
+func leakQuestion(asJSON bool) app.Question[judged] {
+	return app.Question[judged]{Role: source.Leak, JSON: asJSON,
+		Text: func(w io.Writer, v judged) error {
+			_, err := io.WriteString(w, leakText(v.report, v.of))
+			return err
+		},
+		Document: func(v judged) any { return leakJSON(v.report, v.of) },
+		Outcome: func(v judged) error {
+			if v.report.Verdict == detect.Leak {
+				return app.Exit(app.ExitFindings, nil)
+			}
+			return nil
+		}}
+}
+
+// save writes the report as JSON to a file.
+func (v judged) save(path string) error {
+	out, err := sink.Create(path)
+	if err != nil {
+		return fmt.Errorf("leak: %w", err)
+	}
+	defer out.Discard()
+	if err = doc.WriteJSON(out, leakJSON(v.report, v.of)); err == nil {
+		err = out.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("leak: %w", err)
+	}
+	return nil
+}
+
+// judge asks a session for its verdict, after it has been watched for as long as the options say.
+func (a *commands) judge(ctx context.Context, o leakOptions, t ask.Target) (v judged, err error) {
 	about := t.About()
 	session, err := t.Connect(ctx)
 	if err != nil {
-		return fmt.Errorf("leak: %w", err)
+		return v, fmt.Errorf("leak: %w", err)
 	}
 	defer session.Close()
 	if about.Live {
@@ -123,7 +176,7 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 			ctx = context.WithoutCancel(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("leak: %w", err)
+			return v, fmt.Errorf("leak: %w", err)
 		}
 	}
 	if len(o.devices) > 0 {
@@ -132,18 +185,22 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 			err = monitor.Check(there, o.devices)
 		}
 		if err != nil {
-			return fmt.Errorf("leak: %w", err)
+			return v, fmt.Errorf("leak: %w", err)
 		}
 	}
 	r, err := session.Leak(ctx, api.LeakRequest{Until: o.until, Devices: o.devices})
 	if err != nil {
-		return fmt.Errorf("leak: %w", err)
+		return v, fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Command: about.Command,
-		Live:    about.Live,
-		Started: about.Started, Ended: ended(ctx, session), Now: time.Now(), Threshold: o.threshold,
-		Tracking: o.tracking, Check: o.check})
+	of := contextOf(about, ended(ctx, session))
+	of.Threshold, of.Tracking, of.Check = o.threshold, o.tracking, o.check
+	return judged{r, of}, nil
+}
+
+func contextOf(about api.About, ended time.Time) leakContext {
+	return leakContext{Session: about.Name, Cwd: about.Cwd, Command: about.Command, Live: about.Live,
+		Started: about.Started, Ended: ended, Now: time.Now()}
 }
 
 // ended returns when a session's job ended; zero while it runs.
@@ -226,33 +283,8 @@ func (o leakOptions) ignoreSlow(r *detect.Report) {
 	}, fmt.Sprintf("it is below the threshold of %g MB in %s", o.threshold, units.Duration(window)))
 }
 
-func (a *commands) printLeak(o leakOptions, r detect.Report, m leakContext) error {
-	doc, err := leakJSON(r, m)
-	if err != nil {
-		return fmt.Errorf("leak: %w", err)
-	}
-	if o.output != "" {
-		out, err := sink.Create(o.output)
-		if err != nil {
-			return fmt.Errorf("leak: %w", err)
-		}
-		defer out.Discard()
-		if _, err = out.Write(doc); err == nil {
-			err = out.Commit()
-		}
-		if err != nil {
-			return fmt.Errorf("leak: %w", err)
-		}
-	}
-	text := []byte(leakText(r, m))
-	if o.json {
-		text = doc
-	}
-	if _, err := a.Answer(o.json).Write(text); err != nil {
-		return fmt.Errorf("leak: %w", err)
-	}
-	if r.Verdict == detect.Leak {
-		return app.Exit(app.ExitFindings, nil)
-	}
-	return nil
+// plain says that nothing but the verdict by now is asked.
+func (o leakOptions) plain() bool {
+	return !o.check && !o.tracking && !o.watch && !o.durationSet && o.until == 0 && o.threshold == 0 &&
+		len(o.devices) == 0 && o.output == ""
 }

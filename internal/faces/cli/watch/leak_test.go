@@ -59,7 +59,8 @@ func TestLeakJSON(t *testing.T) {
 			"memory_increase_mb": "number", "severity": "string",
 			"confidence": "number", "description": "string", "suspected_sources": "array"}}
 	for name, r := range map[string]detect.Report{"leak": leakReport(), "nothing": detect.Run(detect.Input{})} {
-		text, err := leakJSON(r, leakContext{Session: "s", Started: time.Now().Add(-time.Minute), Now: time.Now()})
+		text, err := json.Marshal(leakJSON(r, leakContext{Session: "s", Started: time.Now().Add(-time.Minute),
+			Now: time.Now()}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +122,7 @@ func TestLeakJSONGivesAdviceOnce(t *testing.T) {
 	for i := range r.Findings {
 		r.Findings[i].Verdict, r.Findings[i].Advice = detect.Leak, []string{"detach it", "or clear it"}
 	}
-	text, err := leakJSON(r, leakContext{Now: time.Now()})
+	text, err := json.Marshal(leakJSON(r, leakContext{Now: time.Now()}))
 	var d struct{ Recommendations []string }
 	if err != nil || json.Unmarshal(text, &d) != nil || len(r.Findings) < 2 ||
 		strings.Join(d.Recommendations, "; ") != "detach it; or clear it" {

@@ -22,8 +22,7 @@ const shownSlopes = 8
 
 // leakLake compares the ranks of a job in a lake. Exit code 3 means that one is odd.
 func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) error {
-	if o.check || o.tracking || o.watch || o.durationSet || o.until > 0 || o.threshold > 0 || len(o.devices) > 0 ||
-		o.output != "" {
+	if !o.plain() {
 		return app.Usage(remedy.Add(errors.New("leak: a lake is judged as it is"), "--job and --json go with it"))
 	}
 	t, err := lake.Open(ctx, lake.Choice{Location: where, Job: o.job, Views: skew.Tables})

@@ -1,8 +1,6 @@
 package watch
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -242,7 +240,7 @@ type leakRuleJSON struct {
 	Diff    *string `json:"diff"`
 }
 
-func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
+func leakJSON(r detect.Report, c leakContext) leakDocument {
 	until := c.Now
 	if !c.Ended.IsZero() {
 		until = c.Ended
@@ -272,12 +270,7 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 		d.add(f, told.Finding, r, c.Now)
 	}
 	d.Summary.Devices = len(d.Devices)
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(d)
-	return b.Bytes(), err
+	return d
 }
 
 func (d *leakDocument) add(f detect.Finding, told model.Finding, r detect.Report, now time.Time) {

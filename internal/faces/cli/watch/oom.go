@@ -1,11 +1,19 @@
 package watch
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -33,6 +41,9 @@ func (a *commands) oomCommand() *cobra.Command {
 				o.duration = 0
 			}
 			o.oom.Window = time.Duration(window)
+			if a.Many() {
+				return a.oomMany(c.Context(), o)
+			}
 			return found(a.watch(c.Context(), o))
 		},
 	}
@@ -46,4 +57,35 @@ func (a *commands) oomCommand() *cobra.Command {
 	f.Lookup("window").DefValue = "30 s"
 	f.BoolVar(&forever, "monitor", false, "go on watching: until Ctrl-C, or for --duration where that is given")
 	return c
+}
+
+// oomMany judges the risk of each session of many machines.
+func (a *commands) oomMany(ctx context.Context, o watchOptions) error {
+	if one, err := a.Narrow(ctx); err != nil {
+		return fmt.Errorf("oom: %w", err)
+	} else if one {
+		return found(a.watch(ctx, o))
+	}
+	if o.output != "" || o.plot != "" {
+		return a.OneFile()
+	}
+	return app.Put(ctx, a.App, app.Question[watched]{Role: source.OOM, JSON: o.json,
+		Ask: func(ctx context.Context, t ask.Target) (v watched, err error) {
+			src, err := targetSource(ctx, t, o.timed)
+			if err != nil {
+				return v, fmt.Errorf("oom: %w", err)
+			}
+			defer src.Close()
+			o := o // its pace changes
+			var warnings strings.Builder
+			v, err = o.look(ctx, src, &screen{line: term.NewStatusLine(io.Discard), warnings: &warnings, tool: o.tool})
+			v.warnings = warnings.String()
+			return v, err
+		},
+		Text: func(w io.Writer, v watched) error {
+			_, err := io.WriteString(w, v.warnings+v.text())
+			return err
+		},
+		Document: func(v watched) any { return v.report },
+		Outcome:  func(v watched) error { return found(v.watch, nil) }})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/monitor/follow"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/page"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/faces/web"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
@@ -50,6 +51,9 @@ func (a *commands) reportCommand() *cobra.Command {
 }
 
 func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
+	if one, err := a.Narrow(ctx); err == nil && !one && o.json {
+		return a.reports(ctx, o)
+	}
 	t, err := a.Target(ctx)
 	if err != nil {
 		return err
@@ -79,6 +83,31 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 
 // reportName is the default name of a report. The session's own may come from another machine.
 func reportName(t ask.Target) string { return "memgauge-" + rootdir.Element(t.Name()) + ".html" }
+
+// reports prints the report of each session that is meant, as JSON.
+func (a *commands) reports(ctx context.Context, o reportOptions) error {
+	if o.output != "" {
+		return a.OneFile()
+	}
+	return app.Put(ctx, a.App, app.Question[*page.Document]{Role: source.Session, JSON: true,
+		Ask: func(ctx context.Context, t ask.Target) (*page.Document, error) {
+			d, err := gather(ctx, t)
+			if err != nil {
+				return nil, fmt.Errorf("report: %w", err)
+			}
+			return d, nil
+		},
+		Document: func(d *page.Document) any { return d }})
+}
+
+func gather(ctx context.Context, t ask.Target) (*page.Document, error) {
+	src, err := targetSource(ctx, t, false)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	return document(ctx, src)
+}
 
 // write queries the session for what a report has, and writes it.
 func write(ctx context.Context, out io.Writer, t ask.Target, asJSON bool) error {

@@ -154,28 +154,42 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	defer src.Close()
+	v, err := o.look(ctx, src, a.newScreen(o))
+	if err != nil {
+		return nil, err
+	}
+	return v.watch, o.deliver(a, v, out)
+}
+
+// watched is a watch that is over.
+type watched struct {
+	watch    *monitor.Watch
+	report   *monitor.Report
+	warnings string // as they were told meanwhile, where nobody heard them
+}
+
+// look reads a source until the report is due.
+func (o *watchOptions) look(ctx context.Context, src *follow.Source, screen *screen) (v watched, err error) {
 	src.Once = src.Once || o.tool == "fragment" && !src.FromTables() // no process has blocks, however long we wait
 	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
 		MaxHistory: o.history, OOM: o.oom, Job: src.Job()})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.tool, err)
+		return v, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	screen := a.newScreen(o)
 	interrupted, err := o.loop(ctx, src, w, screen)
 	screen.line.Clear()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.tool, err)
+		return v, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	if src.FindEnd(ctx) {
 		w.Over(src.Killed())
 	}
 	src.AddEvents(w)
 	if err := o.addLeaks(ctx, src, w); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.tool, err)
+		return v, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	report := w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted, Ended: src.End,
-		Snapshots: o.tool == "profile", Now: time.Now()})
-	return w, o.deliver(a, w, report, out)
+	return watched{watch: w, report: w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted,
+		Ended: src.End, Snapshots: o.tool == "profile", Now: time.Now()})}, nil
 }
 
 // addLeaks queries the verdict over a session's steps, and adds the leaks to the report.
@@ -259,14 +273,14 @@ func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
 }
 
 // deliver prints the report and writes the files.
-func (o *watchOptions) deliver(a *commands, w *monitor.Watch, r *monitor.Report, out outputs) error {
+func (o *watchOptions) deliver(a *commands, v watched, out outputs) error {
 	if out.report != nil {
-		if err := doc.WriteJSON(out.report, r); err != nil {
+		if err := doc.WriteJSON(out.report, v.report); err != nil {
 			return fmt.Errorf("%s: %w", o.tool, err)
 		}
 	}
 	if out.plot != nil {
-		if err := o.draw(w, out.plot); err != nil {
+		if err := o.draw(v.watch, out.plot); err != nil {
 			return fmt.Errorf("%s: %w", o.tool, err)
 		}
 	}
@@ -279,9 +293,17 @@ func (o *watchOptions) deliver(a *commands, w *monitor.Watch, r *monitor.Report,
 		}
 	}
 	if o.json {
-		return doc.WriteJSON(a.Stdout, r)
+		return doc.WriteJSON(a.Stdout, v.report)
 	}
-	return o.tell(a, w, r)
+	if _, err := io.WriteString(a.Text(), v.text()); err != nil {
+		return fmt.Errorf("%s: write the report: %w", o.tool, err)
+	}
+	for _, file := range []string{o.output, o.plot} {
+		if file != "" {
+			fmt.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
+		}
+	}
+	return nil
 }
 
 func (o *watchOptions) draw(w *monitor.Watch, to sink.Sink) error {
@@ -312,8 +334,9 @@ func missingBlocks(w *monitor.Watch) (why []string) {
 	return why
 }
 
-// tell prints the report for people.
-func (o *watchOptions) tell(a *commands, w *monitor.Watch, r *monitor.Report) error {
+// text is the report for people.
+func (v watched) text() string {
+	w, r := v.watch, v.report
 	var text strings.Builder
 	if len(r.Evidence) == 0 {
 		fmt.Fprintln(&text, "nothing was read")
@@ -336,15 +359,7 @@ func (o *watchOptions) tell(a *commands, w *monitor.Watch, r *monitor.Report) er
 	for _, advice := range r.Recommendations {
 		plain.Fprintf(&text, "  do  %s\n", advice)
 	}
-	if _, err := io.WriteString(a.Text(), text.String()); err != nil {
-		return fmt.Errorf("%s: write the report: %w", o.tool, err)
-	}
-	for _, file := range []string{o.output, o.plot} {
-		if file != "" {
-			fmt.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
-		}
-	}
-	return nil
+	return text.String()
 }
 
 // found returns the exit code for high risk or a leak.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -86,16 +87,10 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		return app.Usage(errors.New("web: --source is about the files of --snapshot"))
 	}
 	opts.Snapshots, opts.Source = o.snapshots, o.source
-	switch {
-	case a.Job != nil:
-		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}
-	case a.Named():
-		t, err := a.Target(ctx)
-		if err != nil {
+	if a.Named() {
+		if err := a.shows(ctx, &opts); err != nil {
 			return err
 		}
-		about := t.About()
-		opts.First, opts.Sessions = about.ID, sessions{&t, about.ID}
 	}
 	opts.Listener, err = a.listen(ctx, o.addr)
 	if err != nil {
@@ -119,6 +114,29 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		defer done()
 	}
 	return s.Run(ctx)
+}
+
+// shows has the page show what the command line names: one session first, or the ranks of a job beside each other.
+func (a *commands) shows(ctx context.Context, opts *web.Options) error {
+	one, err := a.Narrow(ctx)
+	if err != nil {
+		return err
+	}
+	if !one {
+		f, err := a.farSessions(ctx)
+		if err != nil {
+			return err
+		}
+		opts.Sessions, opts.Job = f, &web.Job{Name: cmp.Or(f.from.Select.Job, "hub"), Members: f.members}
+		return nil
+	}
+	t, err := a.Target(ctx)
+	if err != nil {
+		return err
+	}
+	about := t.About()
+	opts.First, opts.Sessions = about.ID, sessions{&t, about.ID}
+	return nil
 }
 
 // listen takes the address that the user names, else one of the 16 million of 127.0.0.0/8. What a browser keeps belongs

@@ -1,12 +1,14 @@
-package fleet
+package ask
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
@@ -29,17 +31,31 @@ type listedJSON struct {
 	State    string    `json:"state"`
 }
 
-// list shows the sessions of all nodes.
-func (q *question) list(list []fanout.Session, missing []fanout.Missing) error {
-	if q.says("json") {
-		return q.listJSON(list, missing)
+// listHub lists the sessions of all nodes.
+func (a *commands) listHub(ctx context.Context, o listOptions) error {
+	s, err := a.Source()
+	if err != nil {
+		return err
+	}
+	s.Select.Finished = o.all
+	list, missing, err := s.Fleet.Sessions(ctx, s.Select)
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	a.Miss(missing)
+	if o.json {
+		return doc.WriteJSON(a.Stdout, struct {
+			SchemaVersion int              `json:"schema_version"`
+			Sessions      []listedJSON     `json:"sessions"`
+			Missing       []fanout.Missing `json:"missing"`
+		}{doc.JSONVersion, listedDocument(list), a.Missing()})
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(q.Stderr,
+		_, err := fmt.Fprintln(a.Stderr,
 			"memgauge: no node has a live session; memgauge hub list -a shows finished ones")
 		return err
 	}
-	width := term.TerminalWidth(q.Stdout)
+	width := term.TerminalWidth(a.Stdout)
 	l := &doc.Listing{Head: []model.Column{doc.Text("job"), doc.Text("node"), doc.Text("name"), doc.Text("id"),
 		doc.Text("ranks"), doc.Text("pids"), doc.Text("command"), doc.Text("started"), doc.Text("state")}}
 	for _, s := range list {
@@ -47,14 +63,14 @@ func (q *question) list(list []fanout.Session, missing []fanout.Missing) error {
 		if width > 0 {
 			started = units.Age(s.About.Started, time.Now())
 		}
-		l.Rows = append(l.Rows, []any{s.Job, s.Node, s.About.Name, s.About.ID, ranksText(s.Ranks), ranksText(s.PIDs),
-			strings.Join(s.About.Command, " "), started, s.State})
+		l.Rows = append(l.Rows, []any{s.Job, s.Node, s.About.Name, s.About.ID, app.Numbers(s.Ranks),
+			app.Numbers(s.PIDs), strings.Join(s.About.Command, " "), started, s.State})
 	}
-	return render.Write(q.Text(), l, render.Table, render.Options{Width: width, NoRows: true,
+	return render.Write(a.Text(), l, render.Table, render.Options{Width: width, NoRows: true,
 		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"id", "started", "pids", "command"}})
 }
 
-func (q *question) listJSON(list []fanout.Session, missing []fanout.Missing) error {
+func listedDocument(list []fanout.Session) []listedJSON {
 	out := []listedJSON{}
 	for _, s := range list {
 		one := listedJSON{Job: s.Job, Node: s.Node, NodeRank: s.NodeNum, ID: s.About.ID, Name: s.About.Name,
@@ -65,9 +81,5 @@ func (q *question) listJSON(list []fanout.Session, missing []fanout.Missing) err
 		}
 		out = append(out, one)
 	}
-	return doc.WriteJSON(q.Stdout, struct {
-		SchemaVersion int              `json:"schema_version"`
-		Sessions      []listedJSON     `json:"sessions"`
-		Missing       []fanout.Missing `json:"missing"`
-	}{doc.JSONVersion, out, append([]fanout.Missing{}, missing...)})
+	return out
 }

@@ -1,4 +1,4 @@
-package fleet
+package watch
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 )
@@ -17,7 +18,8 @@ func told(node, id, name string) fanout.Session {
 // TestSessionsOfOthers: a node that tells of another's session takes no page's place, and one that tells of ever new
 // ones makes no page remember them all, nor forget those of others.
 func TestSessionsOfOthers(t *testing.T) {
-	f := &farSessions{asker: fanout.NewAsker(&bus.Conn{}, time.Second), known: map[string]map[string]heard{}}
+	f := &farSessions{from: &source.Source{Fleet: &source.Hub{Asker: fanout.NewAsker(&bus.Conn{}, time.Second)}},
+		known: map[string]map[string]heard{}}
 	f.keep([]fanout.Session{told("n1", "s", "honest")})
 	for i := range 10 {
 		list := []fanout.Session{told("evil", "s", "hostile")}

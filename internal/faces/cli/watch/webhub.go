@@ -1,7 +1,6 @@
-package fleet
+package watch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,28 +8,36 @@ import (
 
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
-	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/faces/web"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 )
 
-// web serves the sessions of a job to a browser, its ranks beside each other.
-func (q *question) web(ctx context.Context, asker *fanout.Asker, list []fanout.Session) error {
-	f := &farSessions{asker: asker, sel: q.sel, known: map[string]map[string]heard{}}
-	f.keep(list)
-	sub := q.Again()
-	sub.Job = &app.Job{Name: cmp.Or(q.sel.Job, "hub"), Sessions: f, Members: f.members}
-	return sub.Execute(ctx, q.line)
-}
-
 // farSessions are those of a selection, for a page. A page knows each by its node and its id: another node may tell of
 // the same one.
 type farSessions struct {
-	asker *fanout.Asker
-	sel   fanout.Select
+	from  *source.Source
 	mu    sync.Mutex
 	known map[string]map[string]heard // by node and id, as they were last heard of
 	round int                         // lists that were taken
+}
+
+func (a *commands) farSessions(ctx context.Context) (*farSessions, error) {
+	s, err := a.Source()
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &farSessions{from: s, known: map[string]map[string]heard{}}
+	first := make([]fanout.Session, len(list))
+	for i, m := range list {
+		first[i] = m.Session
+	}
+	f.keep(first)
+	return f, nil
 }
 
 type heard struct {
@@ -72,7 +79,7 @@ func forget(of map[string]heard, round int) {
 }
 
 func (f *farSessions) find(ctx context.Context) ([]fanout.Session, []fanout.Missing, error) {
-	list, missing, err := f.asker.Sessions(ctx, f.sel)
+	list, missing, err := f.from.Fleet.Sessions(ctx, f.from.Select)
 	f.keep(list)
 	return list, missing, err
 }
@@ -100,7 +107,7 @@ func (f *farSessions) Open(ctx context.Context, key string) (api.Session, error)
 	if !ok {
 		return nil, ask.ErrNone
 	}
-	return keyed{f.asker.Open(s.Session), key}, nil
+	return keyed{f.from.Fleet.Open(s.Session), key}, nil
 }
 
 // keyed is a session that says a page's id for it.

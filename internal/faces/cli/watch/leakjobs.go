@@ -1,145 +1,50 @@
-package fleet
+package watch
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
-	"sync"
 
-	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
-	"github.com/memgauge/memgauge/internal/faces/cli/watch"
+	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
-// judged is what one session said of itself, and what its ranks held.
-type judged struct {
-	fanout.Session
-	report detect.Report
-	held   []byte // the answer to fanout.Ranks
-	end    api.End
-	err    error
-}
-
-// comparesRanks says whether the command line is a plain leak, which is asked with one message to all nodes. With flags
-// that watch or select, every session is asked for itself.
-func (q *question) comparesRanks() bool {
-	if q.c.Name() != "leak" {
-		return false
+// comparesJobs says whether the ranks of a fleet's jobs are compared, which all nodes are asked for with one message.
+// With flags that watch or select, and where node= or rank= does, sessions are asked for themselves.
+func (a *commands) comparesJobs(o leakOptions) (bool, error) {
+	s, err := a.Source()
+	if err != nil {
+		return false, err
 	}
-	plain := true
-	q.given(func(f *pflag.Flag) { plain = plain && f.Name == "json" })
-	return plain
+	return s.Need(source.Ranks) == nil && o.plain() && s.Select.Rank == nil && s.Select.Node == "", nil
 }
 
-// leak judges the jobs of a selection: every session by itself, and their ranks against each other.
-func (q *question) leak(ctx context.Context, asker *fanout.Asker) error {
-	list, missing, err := q.leakLive(ctx, asker)
-	if err == nil && len(list) == 0 && !slices.ContainsFunc(missing, fanout.Missing.Late) {
-		// as on one machine: what is over can be asked where nothing lives
-		list, missing, err = q.leakOver(ctx, asker)
+// leakJobs judges the jobs of a fleet: every session by itself, and their ranks against each other.
+func (a *commands) leakJobs(ctx context.Context, o leakOptions) error {
+	s, err := a.Source()
+	if err != nil {
+		return err
+	}
+	list, missing, err := s.Judge(ctx)
+	if err == nil {
+		a.Miss(missing)
+		if len(list) == 0 {
+			err = source.ErrNobody
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
-	q.tell(missing)
-	if len(list) == 0 {
-		return q.strictly(missing, q.answer(ctx, asker, nil, missing))
-	}
 	jobs := compareJobs(list)
-	if q.says("json") {
-		err = q.leakDocument(jobs, list, missing)
-	} else {
-		err = q.leakText(jobs, list)
+	if o.json {
+		return a.leakJobsDocument(jobs, list)
 	}
-	return q.strictly(missing, err)
-}
-
-// leakLive asks all nodes at once; two messages, whatever their number.
-func (q *question) leakLive(ctx context.Context, asker *fanout.Asker) (list []*judged, missing []fanout.Missing,
-	err error) {
-	var reports, held []fanout.Answer
-	var heldErr error
-	var both sync.WaitGroup
-	both.Go(func() { held, _, heldErr = asker.All(ctx, q.sel, fanout.Ranks()) })
-	reports, missing, err = asker.All(ctx, q.sel, fanout.Leak())
-	both.Wait()
-	if err != nil {
-		return nil, nil, err
-	}
-	if heldErr != nil {
-		return nil, nil, heldErr
-	}
-	ranks := map[string]fanout.Answer{} // by node and session
-	for _, a := range held {
-		ranks[a.Session.Node+"/"+a.Session.About.ID] = a
-	}
-	fanout.Sort(reports)
-	list = make([]*judged, len(reports))
-	var decode errgroup.Group
-	decode.SetLimit(runtime.NumCPU())
-	for i, a := range reports {
-		decode.Go(func() error {
-			one := &judged{Session: a.Session, err: a.Err}
-			if one.err == nil {
-				one.err = json.Unmarshal(a.Data, &one.report)
-			}
-			of := ranks[a.Session.Node+"/"+a.Session.About.ID]
-			if one.held = of.Data; one.err == nil {
-				one.err = of.Err
-			}
-			list[i] = one
-			return nil
-		})
-	}
-	return list, missing, decode.Wait()
-}
-
-// leakOver asks the newest finished session of each node and job.
-func (q *question) leakOver(ctx context.Context, asker *fanout.Asker) (list []*judged, missing []fanout.Missing,
-	err error) {
-	q.sel.Finished = true
-	over, missing, err := asker.Sessions(ctx, q.sel)
-	if err != nil {
-		return nil, nil, err
-	}
-	over = newest(over)
-	list = make([]*judged, len(over))
-	slots := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	for i, s := range over {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			list[i] = judgeOne(ctx, asker, s)
-		})
-	}
-	all.Wait()
-	return list, missing, nil
-}
-
-func judgeOne(ctx context.Context, asker *fanout.Asker, s fanout.Session) *judged {
-	door := asker.Open(s)
-	defer door.Close()
-	one := &judged{Session: s}
-	if one.report, one.err = door.Leak(ctx, api.LeakRequest{}); one.err != nil {
-		return one
-	}
-	one.end, _ = door.End(ctx) // without it the report has no end
-	var held strings.Builder
-	one.err = door.Query(ctx, fanout.Ranks().Body.(api.QueryRequest), &atMost{&held, maxAnswer})
-	one.held = []byte(held.String())
-	return one
+	return a.leakJobsText(jobs, list)
 }
 
 // job is what is known of one job across its sessions.
@@ -152,7 +57,7 @@ type job struct {
 	Failed    []string       `json:"failed"` // nodes whose session could not be judged
 	Each      []rankVerdict  `json:"ranks"`
 	Skew      skew.Report    `json:"skew"`
-	sessions  []*judged
+	sessions  []*session
 	at        map[skew.Unit]int
 }
 
@@ -178,9 +83,13 @@ type rankVerdict struct {
 	leak *detect.Finding
 }
 
+// session is one of a job, with why it could not be judged.
+type session = source.Answer[source.Judged]
+
 // compareJobs sorts sessions into jobs and judges their ranks. Sessions of a job stand next to each other.
-func compareJobs(list []*judged) (jobs []*job) {
-	for _, one := range list {
+func compareJobs(list []session) (jobs []*job) {
+	for i := range list {
+		one := &list[i]
 		if len(jobs) == 0 || jobs[len(jobs)-1].Job != one.Job {
 			jobs = append(jobs, &job{Job: one.Job, Failed: []string{}, Each: []rankVerdict{}, at: map[skew.Unit]int{}})
 		}
@@ -197,10 +106,10 @@ func (j *job) compare() {
 	held := skew.NewHeld()
 	for _, s := range j.sessions {
 		from := len(held.Ranks)
-		if s.err == nil {
-			s.err = held.Add(s.Node, bytes.NewReader(s.held))
+		if s.Err == nil {
+			s.Err = held.Add(s.Node, bytes.NewReader(s.Value.Held))
 		}
-		if s.err != nil {
+		if s.Err != nil {
 			j.Failed = append(j.Failed, s.Node)
 			continue
 		}
@@ -219,12 +128,12 @@ func (j *job) compare() {
 
 // ownVerdict is what a rank's session says of that rank. Memories that say nothing new (a healthy one beside an
 // undecided one) don't count.
-func ownVerdict(u skew.Unit, s *judged) rankVerdict {
+func ownVerdict(u skew.Unit, s *session) rankVerdict {
 	v := rankVerdict{Rank: u.Rank, Node: u.Node, Session: s.About.Name, Verdict: detect.Healthy, Odd: []skew.Kind{},
 		Advice: []string{}}
 	seen := false
-	for i := range s.report.Findings {
-		f := &s.report.Findings[i]
+	for i := range s.Value.Report.Findings {
+		f := &s.Value.Report.Findings[i]
 		if f.Rank != u.Rank {
 			continue
 		}
@@ -275,9 +184,9 @@ func (j *job) sum() {
 	}
 	for _, s := range j.sessions {
 		switch {
-		case s.err == nil && s.report.Verdict == detect.Leak:
+		case s.Err == nil && s.Value.Report.Verdict == detect.Leak:
 			j.Verdict = detect.Leak
-		case j.Verdict == detect.Healthy && (s.err != nil || s.report.Verdict == detect.Undecided):
+		case j.Verdict == detect.Healthy && (s.Err != nil || s.Value.Report.Verdict == detect.Undecided):
 			j.Verdict = detect.Undecided
 		}
 	}
@@ -320,34 +229,28 @@ func code(jobs []*job) error {
 	return nil
 }
 
-// leakDocument is one document: the jobs, and as for every command asked of many, each session's own.
-func (q *question) leakDocument(jobs []*job, list []*judged, missing []fanout.Missing) error {
-	sessions := []answerJSON{}
-	for _, s := range list {
-		one := answerJSON{Job: s.Job, Node: s.Node, Session: s.About.ID, Name: s.About.Name,
-			Ranks: append([]int{}, s.Ranks...), Answer: json.RawMessage("null")}
-		switch {
-		case s.err != nil:
-			one.ExitCode, one.Error = app.ExitFailed, s.err.Error()
-		default:
-			text, err := watch.LeakDocument(s.report, s.About, s.end)
-			if err != nil {
-				return fmt.Errorf("leak: %w", err)
-			}
-			if one.Answer = text; s.report.Verdict == detect.Leak {
-				one.ExitCode = app.ExitFindings
-			}
-		}
-		sessions = append(sessions, one)
+// leakJobsDocument is one document: the jobs, and as for every command asked of many, each session's own.
+func (a *commands) leakJobsDocument(jobs []*job, list []session) error {
+	sessions, err := leakQuestion(true).Documents(ownAnswers(list))
+	if err == nil {
+		err = doc.WriteJSON(a.Stdout, struct {
+			SchemaVersion int              `json:"schema_version"`
+			Jobs          []*job           `json:"jobs"`
+			Sessions      []app.AnswerJSON `json:"sessions"`
+			Missing       []fanout.Missing `json:"missing"`
+		}{doc.JSONVersion, jobs, sessions, a.Missing()})
 	}
-	err := doc.WriteJSON(q.Stdout, struct {
-		SchemaVersion int              `json:"schema_version"`
-		Jobs          []*job           `json:"jobs"`
-		Sessions      []answerJSON     `json:"sessions"`
-		Missing       []fanout.Missing `json:"missing"`
-	}{doc.JSONVersion, jobs, sessions, append([]fanout.Missing{}, missing...)})
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
 	return code(jobs)
+}
+
+// ownAnswers are what sessions say of themselves.
+func ownAnswers(list []session) (out []source.Answer[judged]) {
+	for _, s := range list {
+		out = append(out, source.Answer[judged]{Member: s.Member, Err: s.Err,
+			Value: judged{s.Value.Report, contextOf(s.About, s.Value.End.Ended)}})
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package fleet
+package watch
 
 import (
 	"fmt"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
-	"github.com/memgauge/memgauge/internal/faces/cli/watch"
+	"github.com/memgauge/memgauge/internal/faces/cli/app"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -50,7 +51,7 @@ func (j *job) paragraph() string {
 		b.WriteString(" No leak so far, but not every memory can be judged yet: each session's own line says why.")
 	}
 	if len(j.Failed) > 0 {
-		plain.Fprintf(&b, " Not judged: %s.", someOf(j.Failed))
+		plain.Fprintf(&b, " Not judged: %s.", app.SomeOf(j.Failed))
 	}
 	return b.String()
 }
@@ -89,7 +90,7 @@ func (j *job) alike(b *strings.Builder, said map[skew.Unit]bool) {
 	for _, v := range leaking {
 		where = append(where, fmt.Sprintf("rank %d on %s", v.Rank, v.Node))
 	}
-	who := "By their own verdict these leak: " + someOf(where)
+	who := "By their own verdict these leak: " + app.SomeOf(where)
 	if len(leaking) == len(j.Each) && len(leaking) > 1 {
 		who = "All of them leak"
 	}
@@ -101,7 +102,7 @@ func (j *job) alike(b *strings.Builder, said map[skew.Unit]bool) {
 func (j *job) unranked(b *strings.Builder) {
 	told := 0
 	for _, s := range j.sessions {
-		at := slices.IndexFunc(s.report.Findings, func(f detect.Finding) bool {
+		at := slices.IndexFunc(s.Value.Report.Findings, func(f detect.Finding) bool {
 			_, ranked := j.at[skew.Unit{Rank: f.Rank, Node: s.Node}]
 			return f.Verdict == detect.Leak && !ranked
 		})
@@ -109,7 +110,7 @@ func (j *job) unranked(b *strings.Builder) {
 			continue
 		}
 		told++
-		f := &s.report.Findings[at]
+		f := &s.Value.Report.Findings[at]
 		plain.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start,
 			cause(f))
 	}
@@ -130,18 +131,10 @@ func count(n int, noun string) string {
 	return units.Count(int64(n)) + " " + noun + "s"
 }
 
-// someOf names a few of many.
-func someOf(list []string) string {
-	text := strings.Join(list[:min(len(list), maxNamed)], ", ")
-	if more := len(list) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// leakText prints the paragraph of each job, its steepest ranks, and the sessions' own verdicts, equal ones together.
-func (q *question) leakText(jobs []*job, list []*judged) error {
-	out := q.Text()
+// leakJobsText prints the paragraph of each job, its steepest ranks, and the sessions' own verdicts, equal ones
+// together.
+func (a *commands) leakJobsText(jobs []*job, list []session) error {
+	out := a.Text()
 	for _, j := range jobs {
 		plain.Fprintf(out, "%s  job %s: %s\n", strings.ToUpper(string(j.Verdict)), j.Job, j.Text)
 		for _, why := range j.Skew.Warnings {
@@ -152,7 +145,7 @@ func (q *question) leakText(jobs []*job, list []*judged) error {
 		}
 		fmt.Fprintln(out)
 	}
-	q.ownVerdicts(out, list)
+	ownVerdicts(out, a.Stderr, list)
 	return code(jobs)
 }
 
@@ -208,42 +201,45 @@ func signed(n float64) string {
 }
 
 // ownVerdicts prints what sessions say of themselves: those with a leak first, and those that say the same together.
-func (q *question) ownVerdicts(out io.Writer, list []*judged) {
-	groups, order := map[string][]*answered{}, []string{}
-	for _, s := range list {
-		a := &answered{Session: s.Session}
-		key := string(s.report.Verdict)
+func ownVerdicts(out, stderr io.Writer, list []session) {
+	type group struct {
+		verdict string
+		text    string
+		of      []fanout.Session
+	}
+	groups := []*group{}
+	for _, s := range ownAnswers(list) {
+		one := group{verdict: string(s.Value.report.Verdict)}
 		switch {
-		case s.err != nil:
-			key = "failed"
-			plain.Fprintf(&a.err, "memgauge: node %s: %v\n", s.Node, s.err)
-		case s.report.Verdict != detect.Healthy:
-			fmt.Fprint(&a.out, watch.LeakText(s.report, s.About, s.end))
-			key += a.out.String()
+		case s.Err != nil:
+			one.verdict = failed
+			plain.Fprintf(stderr, "memgauge: node %s: %v\n", s.Node, s.Err)
+		case s.Value.report.Verdict != detect.Healthy:
+			one.text = leakText(s.Value.report, s.Value.of)
 		}
-		if groups[key] == nil {
-			order = append(order, key)
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.verdict == one.verdict && g.text == one.text })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &one)
 		}
-		groups[key] = append(groups[key], a)
+		groups[at].of = append(groups[at].of, s.Session)
 	}
-	rank := func(key string) int {
-		return slices.IndexFunc([]string{"failed", string(detect.Leak), string(detect.Undecided), ""},
-			func(p string) bool { return strings.HasPrefix(key, p) })
-	}
-	slices.SortStableFunc(order, func(a, b string) int { return rank(a) - rank(b) })
+	worst := []string{failed, string(detect.Leak), string(detect.Undecided), string(detect.Healthy)}
+	slices.SortStableFunc(groups, func(a, b *group) int {
+		return slices.Index(worst, a.verdict) - slices.Index(worst, b.verdict)
+	})
 	shown := 0
-	for _, key := range order {
-		group := groups[key]
-		if key == string(detect.Healthy) {
-			fmt.Fprintf(out, "%s\nhealthy\n\n", title(group))
+	for _, g := range groups {
+		switch g.verdict {
+		case string(detect.Healthy):
+			fmt.Fprintf(out, "%s\nhealthy\n\n", app.Title(g.of))
+			continue
+		case failed:
+			fmt.Fprintf(out, "%s\nnot judged\n\n", app.Title(g.of))
 			continue
 		}
-		if shown++; shown > shownOwn && key != "failed" {
-			continue
-		}
-		fmt.Fprintf(out, "%s\n%s\n", title(group), &group[0].out)
-		for _, a := range group {
-			_, _ = q.Stderr.Write(a.err.Bytes())
+		if shown++; shown <= shownOwn {
+			fmt.Fprintf(out, "%s\n%s\n", app.Title(g.of), g.text)
 		}
 	}
 	if more := shown - shownOwn; more > 0 {
@@ -251,3 +247,6 @@ func (q *question) ownVerdicts(out io.Writer, list []*judged) {
 			count(more, "more group"))
 	}
 }
+
+// failed stands for the verdict on a session that could not be judged.
+const failed = "failed"
