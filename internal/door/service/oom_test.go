@@ -68,7 +68,7 @@ func TestOOMKnowsWhatLeaks(t *testing.T) {
 			_, err = w.Tick(t.Context())
 		}
 		if err == nil {
-			err = Opened(db).foretell(t.Context(), w)
+			err = (&Service{Open: Opened(db)}).foretell(t.Context(), w)
 		}
 		if err != nil {
 			t.Fatal(err)
