@@ -315,10 +315,48 @@ func TestFloodOfNames(t *testing.T) {
 	}
 }
 
+// TestKeptShare: a node that floods a lake with a bound has a sixteenth of it a day, whatever names its rows have, and
+// comes again later; another one doesn't notice. A lake without a bound has no such share.
+func TestKeptShare(t *testing.T) {
+	const lake, frame = 160 << 30, 4 << 20
+	s, now := newShares(lake), time.Now()
+	kept, later := 0, time.Duration(0)
+	for range 10_000 {
+		if later = s.lets(s.of("flood", now), frame, now); later == 0 {
+			kept += frame
+		}
+	}
+	if kept > lake/16+frame || kept < lake/16 || later != mostLater {
+		t.Errorf("%d bytes of %d are kept at once, then one is to come in %s", kept, lake, later)
+	}
+	if s.lets(s.of("honest", now), frame, now) != 0 {
+		t.Error("another node waits")
+	}
+	kept = 0
+	for second := range 24 * 3600 {
+		at := now.Add(time.Duration(second) * time.Second)
+		if s.lets(s.of("flood", at), frame, at) == 0 {
+			kept += frame
+		}
+	}
+	if kept > lake/16+frame {
+		t.Errorf("%d bytes more in a day", kept)
+	}
+	if s.forget(now.Add(24 * time.Hour)); len(s.all) != 1 { // the flood's share is spent, and must be remembered
+		t.Errorf("%d shares are remembered", len(s.all))
+	}
+	s = newShares(0)
+	for range 10_000 {
+		if s.lets(s.of("flood", now), frame, now) != 0 {
+			t.Fatal("a lake without a bound lets a node wait")
+		}
+	}
+}
+
 // TestShares: what a node may have at once and in a time, as the clock goes.
 func TestShares(t *testing.T) {
 	now := time.Now()
-	s := shares{}
+	s := newShares(0)
 	one := s.of("n", now)
 	most := float64(64 << 20)
 	passed := 0
@@ -365,8 +403,8 @@ func TestShares(t *testing.T) {
 		t.Errorf("a month's rows take %s", took)
 	}
 	s.forget(at.Add(24 * time.Hour * 20))
-	if len(s) != 0 {
-		t.Errorf("%d shares are remembered", len(s))
+	if len(s.all) != 0 {
+		t.Errorf("%d shares are remembered", len(s.all))
 	}
 }
 

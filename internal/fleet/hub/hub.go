@@ -38,6 +38,7 @@ type Options struct {
 	MaxDisk  int64      // bytes of frames that wait
 	Keep     Keeper     // takes over what nodes ship; nil: nodes are told to keep it
 	Lake     string     // where Keep keeps it, for those who ask
+	LakeMax  int64      // bytes that Keep keeps, before it gives up the oldest hours; 0: no bound
 	Rows     node.Rows  // answers for what Keep has kept; nil: nobody does
 	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
@@ -142,7 +143,7 @@ const maxAddr = 64 << 10
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now(), shares: shares{}, hellos: hellos{}, askers: newAskers()}
+	h := &Hub{o: o, began: time.Now(), shares: newShares(o.LakeMax), hellos: hellos{}, askers: newAskers()}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err

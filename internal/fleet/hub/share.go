@@ -16,6 +16,20 @@ var (
 	hourShare = rate{burst: 256, each: 0.5}
 )
 
+// keptShare is how much of a lake with a bound a node may fill in a day, in bytes as frames have them, which is about
+// what a file of theirs takes: beyond the bound the oldest hours of all nodes are given up. Without it one node, by rows
+// under ever new names, would push out within minutes what others had kept for weeks. So it takes a node sixteen days.
+// A node of eight ranks sends some 0.4 GB a day, which a small lake leaves room for.
+func keptShare(lake int64) rate {
+	if lake == 0 {
+		return rate{}
+	}
+	day := max(float64(lake)/16, leastKept)
+	return rate{burst: day, each: day / (24 * time.Hour).Seconds()}
+}
+
+const leastKept = 1 << 30 // bytes a day
+
 // Bounds of the time after which a frame comes again.
 const (
 	leastLater = time.Second
@@ -73,16 +87,22 @@ func remembered[V any](all map[string]*V, node string, forget func()) *V {
 // share is what a node has left.
 type share struct {
 	bytes, files, hours bucket
+	kept                bucket // of keptShare
 	hour                time.Time
 	seen                map[string]bool // partitions in this hour; hourShare bounds them
 }
 
 // shares are those of all nodes that sent something lately. They are for one goroutine.
-type shares map[string]*share
+type shares struct {
+	all  map[string]*share
+	kept rate // of a node's share.kept
+}
+
+func newShares(lake int64) shares { return shares{map[string]*share{}, keptShare(lake)} }
 
 // of finds a node's.
 func (s shares) of(node string, now time.Time) *share {
-	one := remembered(s, node, func() { s.forget(now) })
+	one := remembered(s.all, node, func() { s.forget(now) })
 	if hour := now.Truncate(time.Hour); !hour.Equal(one.hour) {
 		one.hour, one.seen = hour, map[string]bool{}
 	}
@@ -90,11 +110,20 @@ func (s shares) of(node string, now time.Time) *share {
 }
 
 func (s shares) forget(now time.Time) {
-	for node, one := range s {
-		if one.bytes.full(byteShare, now) && one.files.full(fileShare, now) && one.hours.full(hourShare, now) {
-			delete(s, node)
+	for node, one := range s.all {
+		if one.bytes.full(byteShare, now) && one.files.full(fileShare, now) && one.hours.full(hourShare, now) &&
+			one.kept.full(s.kept, now) {
+			delete(s.all, node)
 		}
 	}
+}
+
+// lets says after which time a frame of so many bytes may be kept; 0: now.
+func (s shares) lets(one *share, frame int, now time.Time) time.Duration {
+	if s.kept.burst == 0 {
+		return 0
+	}
+	return one.kept.take(s.kept, float64(frame), now)
 }
 
 // parts asks for the partitions of a frame; flushed are those that this flush makes files of already.

@@ -115,7 +115,7 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	if w != nil {
 		defer w.Close()
-		o.Keep, o.Lake, o.Rows = w, o.lake.Location, lakeRows(o.lake.Location)
+		o.Keep, o.Lake, o.Rows, o.LakeMax = w, o.lake.Location, lakeRows(o.lake.Location), o.lake.MaxBytes
 	}
 	h, err := hub.Open(o.Options)
 	if err != nil {
