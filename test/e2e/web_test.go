@@ -387,10 +387,13 @@ func TestWebSQL(t *testing.T) {
 	b.accessible("the answer")
 	ask("SELECT range AS n, range * 2 AS m FROM range(10)")
 	b.shows(".row", "18")
-	b.typed("SELECT 4242 AS typed, 'it is there' AS whole")
 	run[string](b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Chart').click(), ''")
 	b.until("a chart", "!!document.querySelector('.chart canvas')")
 	b.clean(url)
+	// what is typed over a selection Chromium gives a style of its own, which the page's policy blocks and tells
+	ask("SELECT 1 AS first")
+	b.shows(".row", "first")
+	b.typed("SELECT 4242 AS typed, 'it is there' AS whole")
 	ask("DROP TABLE memgauge.events")
 	b.shows(".state.bad", "DROP")
 }
