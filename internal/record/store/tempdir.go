@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -25,8 +26,26 @@ type scratch struct {
 // newScratch makes one in parent, or in the system's temporary directory if parent is not writable (a session on a
 // read-only file system), or others can exchange what lies there: DuckDB uses it by its path. It removes directories
 // that killed engines have left in parent.
-func newScratch(parent string) (*scratch, error) {
+func newScratch(parent string) (s *scratch, err error) {
 	rootdir.Sweep(parent, engineDir, 0)
+	for range sweptTries {
+		if s, err = makeScratch(parent); !swept(err) {
+			break
+		}
+	}
+	return s, err
+}
+
+// sweptTries is how often a directory is made anew that another engine's sweep took between its making and its lock:
+// each engine sweeps once, as it begins.
+const sweptTries = 20
+
+// swept says that a new directory was gone, or in the hands of a sweep, before it was locked.
+func swept(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EWOULDBLOCK)
+}
+
+func makeScratch(parent string) (*scratch, error) {
 	dir, err := rootdir.Temp(parent, engineDir)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) ||
 		errors.Is(err, trust.ErrOthers) {
@@ -37,7 +56,13 @@ func newScratch(parent string) (*scratch, error) {
 	}
 	f, err := dir.Lock()
 	path, absErr := filepath.Abs(dir.Path())
-	if err = errors.Join(err, absErr); err != nil {
+	if err = errors.Join(err, absErr); err == nil {
+		_, err = os.Lstat(path) // a sweep that had the lock before may have removed it
+	}
+	if err != nil {
+		if f != nil {
+			f.Close()
+		}
 		_ = dir.Discard()
 		return nil, fmt.Errorf("lock the engine's directory: %w", err)
 	}

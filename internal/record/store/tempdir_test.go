@@ -5,7 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // DuckDB is given no path below a directory that others can exchange: they would have it write through a link.
@@ -37,6 +40,44 @@ func TestTempDirOfOthers(t *testing.T) {
 	if len(rows.seen) != 0 {
 		t.Errorf("%s has %v", open, rows.seen)
 	}
+}
+
+// TestScratchBesideSweeps: engines that begin at the same time sweep up what killed ones have left, and take no
+// directory from each other, though one is made a moment before it can be locked.
+func TestScratchBesideSweeps(t *testing.T) {
+	dir := t.TempDir()
+	over := make(chan struct{})
+	var sweeps, engines sync.WaitGroup
+	for range 2 {
+		sweeps.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					rootdir.Sweep(dir, engineDir, 0)
+				}
+			}
+		})
+	}
+	for range 4 {
+		engines.Go(func() {
+			for range 100 {
+				own, err := newScratch(dir)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := os.Stat(own.path); err != nil {
+					t.Error(err)
+				}
+				own.remove()
+			}
+		})
+	}
+	engines.Wait()
+	close(over)
+	sweeps.Wait()
 }
 
 // listing notes what a directory has while rows are read.
