@@ -27,8 +27,7 @@ class Purse:
             age = now - int((process.deadline - state.GRACE) * 1e9) if process is not None else 0
             self.level = min(full, (SAVED + age) * budget * SHARE)
         else:
-            pace = state.observer.governor.pace() if state.observer is not None else 1
-            self.level = min(full, self.level + (now - self.at) * budget * SHARE * pace)
+            self.level = min(full, self.level + (now - self.at) * budget * SHARE)
         self.at = now
         return self.level
 

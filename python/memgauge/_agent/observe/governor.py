@@ -97,11 +97,6 @@ class Governor:
         known = [figure.value for figure in (self.period, self.cpu) if figure.value]
         return max(1, min(known)) if known else SHORT
 
-    def pace(self):
-        """The share of the time on the clock that a step computes: where others have the core too, what observing
-        takes is a share of the rest. 1 where that is not known, or a GPU does the work."""
-        return min(1, self.step_length() / self.period.value) if self.period.value else 1
-
     def after_record(self, steps, wall, record, look):
         """A record of `steps` steps was written, which took `wall` (0: not typical); writing took `record`, looking up
         in all, the last time, `look` (0: not known)."""

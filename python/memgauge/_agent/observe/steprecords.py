@@ -72,8 +72,9 @@ class StepRecords:
     def _heap(self, at, number):
         begin, cpu = now(), cpu_now()
         governor = self.governor
-        beside = self.heap_beside + (0 if self.gauged else governor.look.value)
-        reading = self.host.heap(at, governor.budget * governor.pace(), beside)
+        # where others have the core too, a step takes longer than its CPU time, and so does a reading
+        budget = governor.budget * min(1, governor.step_length() / (governor.period.value or 1))
+        reading = self.host.heap(at, budget, self.heap_beside + (0 if self.gauged else governor.look.value))
         if reading is None:
             return
         in_use, held, blocks, cost = reading
