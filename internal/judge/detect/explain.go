@@ -380,8 +380,8 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
-		// the census says little of what came since
-		stale := f.End-trails.seen.steps[span.to] > lateCensus*(f.End-f.Start)
+		// the census says little of what came since; a graph as long as the run so far is kept, whenever it was seen
+		stale := o.Evidence != "graph" && f.End-trails.seen.steps[span.to] > lateCensus*(f.End-f.Start)
 		// a search through all objects found several at once, and nobody knows since when they are there
 		s.fleeting = s.bunch && len(t.sizes) < 2 ||
 			span.fleeting(t.sizes, first, last) && (local(o.Holder) || newcomer(s.holder, sizeOf(*o))) ||
