@@ -17,9 +17,9 @@ var (
 )
 
 // keptShare is how much of a lake with a bound a node may fill in a day, in bytes as frames have them, which is about
-// what a file of theirs takes: beyond the bound the oldest hours of all nodes are given up. Without it one node, by rows
-// under ever new names, would push out within minutes what others had kept for weeks. So it takes a node sixteen days.
-// A node of eight ranks sends some 0.4 GB a day, which a small lake leaves room for.
+// what a file of theirs takes: beyond the bound the oldest hours of all nodes are given up. Without it one node, by
+// rows under ever new names, would push out within minutes what others had kept for weeks. So it takes a node sixteen
+// days. A node of eight ranks sends some 0.4 GB a day, which a small lake leaves room for.
 func keptShare(lake int64) rate {
 	if lake == 0 {
 		return rate{}
