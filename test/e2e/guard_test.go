@@ -237,16 +237,23 @@ func TestRefusedRingIsRecoveredOnce(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Join(w.home, "s")
 	w.mg("run", "--quiet", "--session", dir, "--", "python3", "-c", "pass")
+	s, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the collector's end", func() bool { // it would answer for the session, and know nothing of the ring
+		lock, err := s.TryLock(true)
+		if err == nil {
+			lock.Release()
+		}
+		return err == nil
+	})
 	if err := os.WriteFile(filepath.Join(dir, "rings", "1.2.3.ring"), []byte("no ring"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	told := "SELECT count(*) FROM memgauge.drops WHERE reason LIKE '%damaged%'"
 	if n := w.number(dir, told); n != 1 {
 		t.Errorf("the damaged ring is told of %v times", n)
-	}
-	s, err := session.Open(dir)
-	if err != nil {
-		t.Fatal(err)
 	}
 	lock, err := s.TryLock(false) // as another reader holds it: who wants to recover can't
 	if err != nil {
