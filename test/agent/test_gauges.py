@@ -69,8 +69,7 @@ class HostMemory(unittest.TestCase):
             clock[0] += 1_000_000
             return 7
 
-        with mock.patch.object(memory, "cpu_now", lambda: clock[0]), \
-                mock.patch.object(sys, "getallocatedblocks", blocks):
+        with mock.patch.object(memory, "cpu_now", lambda: clock[0]), mock.patch.object(sys, "getallocatedblocks", blocks):
             self.host._mallinfo = lambda: mock.Mock(uordblks=1, hblkhd=1, arena=1)
             at, read = 0, []
             while at < 100_000_000_000:

@@ -17,8 +17,8 @@ HEAP_SHARE = 0.2  # average share of the budget for heap readings: no other gaug
 MALLOC_PART, BLOCKS_PART = 0.5, 0.5  # … divided like this
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
-DENSEST = 400  # a reading waits for that part of a run's age, however cheap it is: no verdict gains by more
-EARLY_BY = 8  # a reading may come an eighth of its wait early: a look without one would cost as much again
+DENSEST = 400  # readings in a run so far are no denser than that part of its age, however cheap: no verdict gains by more
+EARLY_BY = 8  # a reading may come an eighth of its wait early: a look without a reading would cost as much as one with it
 BOOST = 3  # … by so much at most: half of the budget, for half a minute where a reading takes 4 ms
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 FAR = 10  # times the limit: one such reading is enough for …
