@@ -292,8 +292,6 @@ class Control:
 
 def _course():
     """Takes the training's own censuses when they are due."""
-    if state.observer is not None:
-        state.observer.settle()
     if not state.followed and (state.observer is None or state.observer.ring is None and not workers.is_one()):
         return None
     from ..census import schedule

@@ -1,8 +1,7 @@
 """Readings of memory, each by the cheapest way and not more often than the cost of its last reading allows.
 
 Costs on a 2-core machine, in µs: statm by pread 1.6, getrusage 1.0, mallinfo2 0.4 to 300,000 (it walks the free lists:
-glibc malloc/malloc.c, int_mallinfo), sys.getallocatedblocks 22 to 38 in a loop and 90 to 200 between a training's steps
-(it reads the head of each of pymalloc's pools), torch's own CUDA counters 0.2 when indexed raw.
+glibc malloc/malloc.c, int_mallinfo), sys.getallocatedblocks 22 to 38, torch's own CUDA counters 0.2 when indexed raw.
 """
 import os
 import sys
@@ -14,11 +13,9 @@ from ..record._spec import NOT_TAKEN
 from ..pipe import high, identity, same
 
 HEAP_SHARE = 0.2  # average share of the budget for heap readings: no other gauge shows a leak so clearly; …
-MALLOC_PART, BLOCKS_PART = 0.5, 0.5  # … divided like this
+MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
-DENSEST = 400  # readings in a run so far are no denser than that part of its age, however cheap: no verdict gains by more
-EARLY_BY = 8  # a reading may come an eighth of its wait early: a look without a reading would cost as much as one with it
 BOOST = 3  # … by so much at most: half of the budget, for half a minute where a reading takes 4 ms
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 FAR = 10  # times the limit: one such reading is enough for …
@@ -35,15 +32,11 @@ class Gate:
         self.part = part
         self.limit = limit
         self.early = early
-        self.usual = self.due = self.wait = 0
+        self.usual = self.due = 0
         self.began = None
 
     def open(self, at):
         return at >= self.due
-
-    def near(self, at):
-        """Open, or so soon that a look at this moment may as well read."""
-        return at >= self.due - self.wait // EARLY_BY
 
     def took(self, at, cost, budget, beside=0):
         """Accounts for a reading. beside: further ns to be paid for that are not the cost of the reading itself."""
@@ -56,11 +49,10 @@ class Gate:
         self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # the assumed cost of the next one
         wait = self.usual / share
         if self.early and not slow:
-            wait = max(min(wait, max(wait / BOOST, (at - self.began) / DENSITY)), (at - self.began) / DENSEST)
+            wait = min(wait, max(wait / BOOST, (at - self.began) / DENSITY))
         if far:
             wait = max(wait, HEAP_REST)
-        self.wait = int(wait)
-        self.due = at + self.wait
+        self.due = at + int(wait)
 
 
 class Host:
@@ -123,25 +115,24 @@ class Host:
             self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
             self.blocks_gate.due = max(self.blocks_gate.due, at + CENSUS_TAKES // 4)
             return False
-        return self.heap_gate.near(at) and self.mallinfo() is not None or self.blocks_gate.near(at)
+        return self.heap_gate.open(at) and self.mallinfo() is not None or self.blocks_gate.open(at)
 
     def heap(self, at, budget, beside=0):
         """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake
         alone."""
         if not self.heap_due(at):
             return None
-        in_use = held = blocks = NOT_TAKEN
-        start, before = now(), cpu_now()    # CPU time: a preempted reading says nothing of the heap
-        mallinfo = self.mallinfo() if self.heap_gate.near(at) else None
+        in_use = held = NOT_TAKEN
+        start = now()
+        mallinfo = self.mallinfo() if self.heap_gate.open(at) else None
         if mallinfo:
+            before = cpu_now()  # a preempted reading says nothing of the heap
             info = mallinfo()
             in_use, held = info.uordblks + info.hblkhd, info.arena + info.hblkhd
-            took = cpu_now()
-            self.heap_gate.took(at, took - before, budget, beside)
-            before, beside = took, 0
-        if self.blocks_gate.near(at):
-            blocks = sys.getallocatedblocks()
-            self.blocks_gate.took(at, cpu_now() - before, budget, beside)
+            self.heap_gate.took(at, cpu_now() - before, budget, beside)
+        before = cpu_now()
+        blocks = sys.getallocatedblocks()    # with each: its own gate lets it through where the heap's is slow
+        self.blocks_gate.took(at, cpu_now() - before, budget)
         return in_use, held, blocks, now() - start
 
     def mallinfo(self):

@@ -4,7 +4,7 @@ A sampled step costs 3 to 5 times what the hooks' own clock adds up (measured: 4
 push the trainer's data out of the caches. So a sampled step is also compared with the plain steps before and after
 it, in CPU time of the training thread, which preemption and other threads don't touch; the larger figure counts.
 
-The governor aims at a quarter of the budget: the rest is for costs that can't be measured here or arise elsewhere.
+The governor aims at half of the budget: the other half is for costs that can't be measured here or arise elsewhere.
 Gaps vary by a fixed sequence, without randomness, so that sampling can't lock on to a period of the training. Samples
 come in bursts: who asks for the last ten steps that were sampled finds several within so many steps.
 It is pure arithmetic without a clock: the caller passes every figure. Times are ns.
@@ -13,7 +13,7 @@ from collections import deque
 
 from ..gauges.memory import HEAP_SHARE
 
-AIM = 0.25  # share of the budget that the governor aims at
+AIM = 0.5  # share of the budget that the governor aims at
 COLD_TICK = 1500  # what counting a step costs in a step whose working set fills the caches (0.05 µs in a hot loop)
 SHORT = 1_000_000  # steps shorter than this share a record
 RECORD_SHARE = 0.15  # of the aim, at most, goes to step records
@@ -29,7 +29,7 @@ FACTOR = 4  # … until then a sample is assumed to cost so many times what its 
 MOST = 10  # and never more than so many times, twice the highest measured: more is noise of a crowded machine
 BURST = (3, 4)  # from a sample's comparison to the next sample of its burst: three samples lie within ten steps
 PATIENCE = 60_000_000_000  # ns at most from burst to burst, where a burst takes less than …
-SMALL = 0.2  # … this share of the aim in that time: noise may make a sample look dear, and only samples correct that
+SMALL = 0.1  # … this share of the aim in that time: noise may make a sample look dear, and only samples correct that
 EARLY = 6  # first samples, taken regardless of cost, to have measurements
 
 
@@ -106,7 +106,7 @@ class Governor:
         if look:
             self.look.add(look)
         length, aim = self.step_length(), self.budget * AIM
-        if length >= SHORT or not self.period.value:   # by the clock a step is longer where others have the core
+        if self.period.value >= SHORT or not self.period.value:
             self.steps_per_record = 1
         else:
             wanted = self.record.value / max(aim * RECORD_SHARE * length, 1)

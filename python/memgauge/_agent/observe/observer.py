@@ -24,7 +24,7 @@ from .inference import Forwards
 from .modules import Calls, Names
 from .optimizers import Optimizers
 from .sampling import IDLE, SAMPLED, Sampling
-from .steprecords import StepRecords, release
+from .steprecords import StepRecords
 from .steps import Steps
 
 SECOND = 1_000_000_000
@@ -76,7 +76,6 @@ class Observer(Forwards, Sampling, StepRecords):
         self.cpu = self.cpu_before = self.cpu_sampled = None
         # ns, of the last look, and whether it took the gauges
         self.heap_cost = self.heap_cpu = self.look_cost = self.gauged = 0
-        self.heap_beside = 0  # ns of CPU time that the last reading of the heap took beside the reading itself
         self.gauges_at = 0  # step whose record carries gauges again
         self.max_resident = self.gc_full = 0
         self.costs = Costs(self.governor)
@@ -187,7 +186,7 @@ class Observer(Forwards, Sampling, StepRecords):
             self._error()
         finally:
             self.holder = 0
-            release(self.lock)
+            _release(self.lock)
         visit, self.visit, self.trains_on = self.visit, None, mine
         if visit is not None:
             visit()  # what a signal handler raises meanwhile is the program's
@@ -214,7 +213,6 @@ class Observer(Forwards, Sampling, StepRecords):
         phase, self.heap_cost, self.heap_cpu, self.gauged = self.phase, 0, 0, False
         if phase == SAMPLED:
             self._end_sample()
-        self.counter.settle()
         recorded, last = self.counter.recorded()
         steps = self.step - recorded
         if self._record_due(steps):
@@ -267,6 +265,22 @@ class Observer(Forwards, Sampling, StepRecords):
 
     # --- from outside ---------------------------------------------------------------------------------------------
 
+    def flush(self):
+        """Writes the record of the steps that have none yet. From any thread; does nothing while the trainer is at
+        it."""
+        if self.ring is None or not self.lock.acquire(False):
+            return
+        self.holder = get_ident()
+        try:
+            at = now()
+            self._record(at, flush=True)
+            self.costs.tell(self.ring, self.step, at)
+        except Exception:
+            self._error()
+        finally:
+            self.holder = 0
+            _release(self.lock)
+
     def settings_changed(self):
         """From any thread; the training's own follows at the end of its next step."""
         self.changed = True
@@ -314,6 +328,13 @@ class Observer(Forwards, Sampling, StepRecords):
             self.modules.watch(None)
         self.names.reset(None)
         self._start()
+
+
+def _release(lock):
+    try:
+        lock.release()
+    except RuntimeError:
+        pass  # an exit handler that interrupted the holder released it
 
 
 def install(torch):

@@ -1,6 +1,5 @@
 """Writes the records of a step: the step itself, its gauges, and the heap."""
 import gc
-from _thread import get_ident
 from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
 
@@ -19,7 +18,6 @@ class StepRecords:
 
     def _record(self, at, flush=False):
         """Writes the step record and the records before it. Returns what that cost, in ns."""
-        self.counter.settle()
         recorded, last = self.counter.recorded()
         steps, number = self.step - recorded, self.step
         if steps <= 0 or self.ring is None:
@@ -71,52 +69,12 @@ class StepRecords:
 
     def _heap(self, at, number):
         begin, cpu = now(), cpu_now()
-        governor = self.governor
-        # where others have the core too, a step takes longer than its CPU time, and so does a reading
-        budget = governor.budget * min(1, governor.step_length() / (governor.period.value or 1))
-        reading = self.host.heap(at, budget, self.heap_beside + (0 if self.gauged else governor.look.value))
+        reading = self.host.heap(at, self.governor.budget, 0 if self.gauged else self.governor.look.value)
         if reading is None:
             return
         in_use, held, blocks, cost = reading
-        read = cpu_now()
         counts = [generation["collections"] for generation in gc.get_stats()]
         full, self.gc_full = counts[-1] - self.gc_full, counts[-1]
         self.ring.heap(0, min(full, 0xFFFF), number, sum(counts) & 0xFFFFFFFF, in_use, held, blocks, cost, ts=at)
-        over = cpu_now()
-        self.heap_cost, self.heap_cpu, self.heap_beside = now() - begin, over - cpu, over - read
+        self.heap_cost, self.heap_cpu = now() - begin, cpu_now() - cpu
         self.costs.add("heap", self.heap_cost)
-
-    def flush(self):
-        """Writes the record of the steps that have none yet. From any thread; does nothing while the trainer is at
-        it."""
-        if self.ring is None or not self.lock.acquire(False):
-            return
-        self.holder = get_ident()
-        try:
-            at = now()
-            self._record(at, flush=True)
-            self.costs.tell(self.ring, self.step, at)
-        except Exception:
-            self._error()
-        finally:
-            self.holder = 0
-            release(self.lock)
-
-    def settle(self):
-        """Writes the records that wait for others, as flush() does: a training may pause after a step."""
-        if self.ring is not None and self.lock.acquire(False):
-            self.holder = get_ident()
-            try:
-                self.counter.settle()
-            except Exception:
-                self._error()
-            finally:
-                self.holder = 0
-                release(self.lock)
-
-
-def release(lock):
-    try:
-        lock.release()
-    except RuntimeError:
-        pass  # an exit handler that interrupted the holder released it
