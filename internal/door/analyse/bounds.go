@@ -3,6 +3,7 @@ package analyse
 import (
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -244,25 +245,34 @@ func (o *outline) guard(name string, at int) (b detect.Bound) {
 	if at < 0 || at >= len(o.lines) || len(o.tests[name]) == 0 {
 		return b
 	}
-	within := o.lines[at].indent
-	for i := at - 1; i >= 0 && within > 0 && o.look(); i-- {
-		l := &o.lines[i]
-		if l.indent < 0 || l.indent > within {
-			continue
-		}
-		encloses := l.indent < within
-		if l.def != "" && encloses {
-			return b
-		}
-		if limit, op, ok := l.test(name); ok {
+	for i, encloses := range o.through(at) {
+		if limit, op, ok := o.lines[i].test(name); ok {
 			below := strings.HasPrefix(op, "<") || op == "!="
 			if encloses && below || !encloses && !below && i+1 < len(o.lines) && o.lines[i+1].leaves {
 				return o.bounded(limit)
 			}
 		}
-		within = min(within, l.indent)
 	}
 	return b
+}
+
+// through are the lines that a line is reached through, the nearest first: each with whether the line stands in its
+// block, or else below it in the same block or in one around it. They end at the head of the function.
+func (o *outline) through(at int) iter.Seq2[int, bool] {
+	return func(yield func(int, bool) bool) {
+		within := o.lines[at].indent
+		for i := at - 1; i >= 0 && within > 0 && o.look(); i-- {
+			l := &o.lines[i]
+			if l.indent < 0 || l.indent > within {
+				continue
+			}
+			encloses := l.indent < within
+			if l.def != "" && encloses || !yield(i, encloses) {
+				return
+			}
+			within = min(within, l.indent)
+		}
+	}
 }
 
 // test says whether a line tests the length of a container, and against what.
@@ -300,24 +310,14 @@ func (o *outline) counted(name string, at int) (b detect.Bound) {
 	if at >= len(o.lines) {
 		return b
 	}
-	within := o.lines[at].indent
-	for i := at - 1; i >= 0 && within > 0 && o.look(); i-- {
-		l := &o.lines[i]
-		if l.indent < 0 || l.indent > within {
-			continue
-		}
-		encloses := l.indent < within
-		if l.def != "" && encloses {
-			return b
-		}
-		for _, t := range l.counts {
+	for i, encloses := range o.through(at) {
+		for _, t := range o.lines[i].counts {
 			below := strings.HasPrefix(t.op, "<")
 			leaves := !encloses && !below && i+1 < len(o.lines) && o.lines[i+1].leaves
 			if (encloses && below || leaves) && o.raisedWithin(t, i, encloses) {
 				return o.bounded(t.limit)
 			}
 		}
-		within = min(within, l.indent)
 	}
 	return b
 }

@@ -90,28 +90,26 @@ func leadOn(c *cobra.Command) {
 
 // meant asks whether a command of c with a similar name was meant; "" where there is none.
 func meant(c *cobra.Command, typed string) string {
-	c.SuggestionsMinimumDistance = 2
-	if len(typed) < 5 { // most short names are two letters apart
-		c.SuggestionsMinimumDistance = 1
-	}
-	return didYouMean(c.SuggestionsFor(typed), "")
+	return didYouMean(c, typed, "")
 }
 
 // meantFlag does so for a flag of c, by cobra's own measure of likeness, which it has for commands alone.
 func meantFlag(c *cobra.Command, typed string) string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2}
-	if len(typed) < 5 {
-		names.SuggestionsMinimumDistance = 1
-	}
+	names := &cobra.Command{}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}
 	})
-	return didYouMean(names.SuggestionsFor(typed), "--")
+	return didYouMean(names, typed, "--")
 }
 
-func didYouMean(names []string, before string) string {
+func didYouMean(c *cobra.Command, typed, before string) string {
+	c.SuggestionsMinimumDistance = 2
+	if len(typed) < 5 { // most short names are two letters apart
+		c.SuggestionsMinimumDistance = 1
+	}
+	names := c.SuggestionsFor(typed)
 	if len(names) == 0 {
 		return ""
 	}
