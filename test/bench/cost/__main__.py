@@ -256,7 +256,7 @@ def sizes(ruler, seconds, used):
                 yield line(["%s ms (%.2f here)" % (size, length), NAMES[window], *row(part, share(used, window))])
     yield ""
     yield "| steps | what the hook does | of the steps | ns |\n|---|---|---|---|"
-    words = dict(estimate.PARTS, **{".": "counts", "w": "counts, and holds or writes a record"})
+    words = dict(estimate.PARTS, **{".": "counts", "w": "counts, and writes a record"})
     for size, blocks in zip(wanted, runs):
         old = [b for b in blocks if b["age"] >= 3]
         parts = estimate.hooks(old) if old else {}
