@@ -152,7 +152,7 @@ def _serve(s, run):
         from . import recording
     except OSError:     # no descriptor is free
         return
-    if s.lost or s.door is None and recording.ring() is None:
+    if s.lost or s.door is None and recording.ring(wait=thread.PATIENCE) is None:    # nobody waits for this thread
         return
     from .pipe import Pipe
     if s.pipe is None:
