@@ -211,7 +211,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
                 work(*args)
                 break
             except walk.Pause:
-                progress = self.walk.done.count()
+                progress = self.walk.done.count() + self.walk.queued.count()
             tries = tries + 1 if progress == before else 0
             before = progress
             if tries > STUCK:

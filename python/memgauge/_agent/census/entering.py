@@ -33,8 +33,9 @@ class Entering(LibraryObjects):
     # ------------------------------------------------------------ containers
 
     def _items(self, items, place, weight, depth):
-        """Visits items that share a place. Returns the bytes of those without references."""
-        of, sized, done, held = self.kinds.of, self.kinds.sized, self.done, 0
+        """Visits items that share a place. Returns the bytes of those without references. Items that an earlier slice
+        has seen are passed over without a look at the clock: each slice comes further than the one before."""
+        of, sized, done, queued, held = self.kinds.of, self.kinds.sized, self.done, self.queued, 0
         for v in items:
             cls = id(type(v))
             kind = of.get(cls)
@@ -45,7 +46,7 @@ class Entering(LibraryObjects):
                 elif cls in self.kinds.opaque:
                     self.unseen[place] = self.unseen.get(place, 0) + weight
                 self.count += 1
-            elif id(v) not in done[id(v) >> 6 & 63]:
+            elif id(v) not in done[id(v) >> 6 & 63] and id(v) not in queued[id(v) >> 6 & 63]:
                 self.visit(v, place, weight, depth)
             if self.count >= CHECK:
                 self.tick()

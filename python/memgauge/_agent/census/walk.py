@@ -140,7 +140,7 @@ class Walk(Entering):
                 self.unseen[place] = self.unseen.get(place, 0) + weight
             return
         key = id(o)
-        if key in self.done[key >> 6 & 63]:
+        if key in self.done[key >> 6 & 63] or key in self.queued[key >> 6 & 63]:
             return
         self.tick()
         if kind == TENSOR:
@@ -154,8 +154,6 @@ class Walk(Entering):
             return
         if kind == DICT or kind == LIST or kind == TUPLE:
             self._inline(o, place, weight, depth)
-            return
-        if key in self.queued[key >> 6 & 63]:
             return
         try:
             waiting = weak(o)
