@@ -2,7 +2,7 @@
 import { type Cost as Answer, get, of } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
-import { Shown, Table } from "./parts";
+import { Shown, Table, cell } from "./parts";
 import { useLoad } from "./state";
 
 export function Cost({ id }: { id: string }) {
@@ -22,8 +22,8 @@ export function Cost({ id }: { id: string }) {
                 numeric={[1, 2]}
                 rows={c.overhead.map((o) => [
                   o.part,
-                  o.seconds.toFixed(3),
-                  o.share == null ? "–" : f.percent(o.share, 3),
+                  cell(o.seconds.toFixed(3), o.seconds),
+                  cell(o.share == null ? "–" : f.percent(o.share, 3), o.share),
                 ])}
               />
             )}
@@ -37,7 +37,7 @@ export function Cost({ id }: { id: string }) {
                 label={t("lost")}
                 head={[t("ring"), t("reason"), t("records")]}
                 numeric={[2]}
-                rows={c.drops.map((d) => [d.source, d.reason, f.count(d.records)])}
+                rows={c.drops.map((d) => [d.source, d.reason, cell(f.count(d.records), d.records)])}
               />
             )}
           </section>

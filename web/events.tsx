@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { Event } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
-import { Table } from "./parts";
+import { Table, cell } from "./parts";
 
 const most = 200; // rows that are shown, the newest
 
@@ -43,12 +43,15 @@ export function Events({ list, mark }: { list: Event[]; mark: (t: number) => voi
           label={t("events")}
           head={[t("time"), t("event"), "pid", t("details")]}
           rows={rows.map((e) => [
-            <button class="link" onClick={() => mark(e.t)}>
-              {f.when(e.t)}
-            </button>,
+            cell(
+              <button class="link" onClick={() => mark(e.t)}>
+                {f.when(e.t)}
+              </button>,
+              e.t,
+            ),
             e.name,
             e.pid ?? "",
-            <span class="text">{e.text}</span>,
+            cell(<span class="text">{e.text}</span>, e.text),
           ])}
         />
       )}

@@ -1,6 +1,7 @@
 // Words of the page in English and 简体中文. What the session itself says (names, evidence, advice) stays as it is.
 const words: Record<string, [string, string]> = {
   sessions: ["Sessions", "会话"],
+  sort: ["Sort by {0}", "按“{0}”排序"],
   search: ["Search sessions", "搜索会话"],
   all: ["All sessions", "所有会话"],
   language: ["Language", "语言"],

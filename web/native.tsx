@@ -4,7 +4,7 @@ import { Graph } from "./flame";
 import * as f from "./format";
 import { held } from "./held";
 import { t } from "./i18n";
-import { Shown, Table } from "./parts";
+import { Shown, Table, cell } from "./parts";
 import { useLoad } from "./state";
 
 export function Native({ id }: { id: string }) {
@@ -30,11 +30,11 @@ export function Native({ id }: { id: string }) {
                 head={[t("site"), t("called"), t("bytes"), "±", t("growth")]}
                 numeric={[2, 3, 4]}
                 rows={a.lines.map((l) => [
-                  <code>{l.site}</code>,
-                  <code>{l.called}</code>,
-                  f.bytes(l.bytes),
-                  f.bytes(l.half),
-                  f.signed(l.grown),
+                  cell(<code>{l.site}</code>, l.site),
+                  cell(<code>{l.called}</code>, l.called),
+                  cell(f.bytes(l.bytes), l.bytes),
+                  cell(f.bytes(l.half), l.half),
+                  cell(f.signed(l.grown), l.grown),
                 ])}
               />
               <section aria-labelledby="nativeflame">

@@ -6,7 +6,7 @@ import * as f from "./format";
 import { held } from "./held";
 import { t } from "./i18n";
 import { type Clock, type Fan, Panel, stepAt } from "./panel";
-import { Failed, Shown, Table } from "./parts";
+import { Failed, Shown, Table, cell } from "./parts";
 import { RanOut } from "./ranout";
 import { firstOf, focusOf, keyOf, sources } from "./sources";
 import { type Place, change, useLatest, useLoad } from "./state";
@@ -166,9 +166,9 @@ export function Overview({
                   p.pid,
                   p.role,
                   p.rank ?? "",
-                  f.bytes(p.peak_rss),
-                  f.count(p.steps),
-                  <code class="text">{p.command}</code>,
+                  cell(f.bytes(p.peak_rss), p.peak_rss),
+                  cell(f.count(p.steps), p.steps),
+                  cell(<code class="text">{p.command}</code>, p.command),
                 ])}
               />
             </section>

@@ -1,5 +1,6 @@
 // Small parts that views share: states, buttons, tables, tabs.
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { Trouble } from "./api";
 import { t } from "./i18n";
 import type { Loaded } from "./state";
@@ -45,6 +46,20 @@ export function Verdict({ value }: { value: string | null | undefined }) {
   );
 }
 
+// Cell is a cell of a table that is sorted by something else than the text it shows.
+class Cell {
+  constructor(
+    readonly shown: ComponentChildren,
+    readonly by: number | string | null | undefined,
+  ) {}
+}
+
+export const cell = (shown: ComponentChildren, by: number | string | null | undefined) => new Cell(shown, by);
+
+type Row = (ComponentChildren | Cell)[];
+
+// Table is sorted by a click on the head of a column: once by its largest figures or its first words, twice the other
+// way around, three times as it was. A column can be sorted if each of its cells says by what.
 export function Table({
   label,
   head,
@@ -53,26 +68,41 @@ export function Table({
 }: {
   label: string;
   head: string[];
-  rows: ComponentChildren[][];
+  rows: Row[];
   numeric?: number[];
 }) {
+  const [order, setOrder] = useState<{ column: number; times: number } | null>(null);
+  const press = (column: number) =>
+    setOrder((o) => (o?.column !== column ? { column, times: 1 } : o.times < 2 ? { column, times: 2 } : null));
+  const down = order && numeric.includes(order.column) === (order.times === 1);
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label={label}>
       <table>
         <thead>
           <tr>
             {head.map((h, i) => (
-              <th scope="col" class={numeric.includes(i) ? "n" : ""}>
-                {h}
+              <th
+                scope="col"
+                class={numeric.includes(i) ? "n" : ""}
+                aria-sort={order?.column !== i ? undefined : down ? "descending" : "ascending"}
+              >
+                {sortable(rows, i, numeric.includes(i)) ? (
+                  <button class="sort" title={t("sort", h)} onClick={() => press(i)}>
+                    {h}
+                    <span aria-hidden="true">{order?.column !== i ? "" : down ? " ▼" : " ▲"}</span>
+                  </button>
+                ) : (
+                  h
+                )}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {rows.map((r) => (
+          {(order ? sorted(rows, order.column, !!down) : rows).map((r) => (
             <tr>
               {r.map((c, i) => (
-                <td class={numeric.includes(i) ? "n" : ""}>{c}</td>
+                <td class={numeric.includes(i) ? "n" : ""}>{c instanceof Cell ? c.shown : c}</td>
               ))}
             </tr>
           ))}
@@ -80,4 +110,31 @@ export function Table({
       </table>
     </div>
   );
+}
+
+// A figure that is shown as text ("2.01 MiB") says nothing that can be compared.
+function sortable(rows: Row[], column: number, numeric: boolean) {
+  return (
+    rows.length > 1 &&
+    rows.every((r) => {
+      const c = r[column];
+      return c instanceof Cell || typeof c === "number" || c == null || c === "" || (!numeric && typeof c === "string");
+    })
+  );
+}
+
+const keyOf = (c: ComponentChildren | Cell) => {
+  const by = c instanceof Cell ? c.by : c;
+  return typeof by === "number" || (typeof by === "string" && by !== "") ? by : null;
+};
+
+// sorted leaves cells without a value at the end, whichever the direction.
+function sorted(rows: Row[], column: number, down: boolean) {
+  return [...rows].sort((p, q) => {
+    const a = keyOf(p[column]),
+      b = keyOf(q[column]);
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+    return down ? -order : order;
+  });
 }

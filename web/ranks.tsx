@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Heat, get } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
-import { Shown, Table } from "./parts";
+import { Shown, Table, cell } from "./parts";
 import { dark, link, useLoad } from "./state";
 
 // ofRank is a session's overview with a rank's memories first: a session may have all ranks of a machine.
@@ -224,9 +224,9 @@ function Map({
             while (c > 0 && !value(i, c)) c--;
             const x = value(i, c);
             return [
-              r.count > 1 ? `${r.rank} (${r.count})` : r.rank,
+              cell(r.count > 1 ? `${r.rank} (${r.count})` : r.rank, r.rank),
               r.node,
-              x ? (deviation ? f.signed : f.bytes)(bytes(x)) : "–",
+              cell(x ? (deviation ? f.signed : f.bytes)(bytes(x)) : "–", x ? bytes(x) : null),
               <a href={ofRank(r.id, r.rank)} aria-label={t("rOpen", r.rank)}>
                 {t("rOpen", r.rank)}
               </a>,

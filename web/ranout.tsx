@@ -6,7 +6,7 @@ import { series as colors } from "./colors";
 import * as f from "./format";
 import { t } from "./i18n";
 import { sizes } from "./panel";
-import { Shown, Table } from "./parts";
+import { Shown, Table, cell } from "./parts";
 import { dark, useLoad } from "./state";
 
 export function RanOut() {
@@ -49,12 +49,15 @@ export function RanOut() {
                   head={[t("heldmost"), "pid", t("bytes"), t("grewby")]}
                   numeric={[1, 2, 3]}
                   rows={what.largest.map((g) => [
-                    <>
-                      <span class="text">{g.name}</span> <small>{g.scope}</small>
-                    </>,
+                    cell(
+                      <>
+                        <span class="text">{g.name}</span> <small>{g.scope}</small>
+                      </>,
+                      g.name,
+                    ),
                     g.pid || "",
-                    f.bytes(g.bytes),
-                    f.signed(g.grown_bytes),
+                    cell(f.bytes(g.bytes), g.bytes),
+                    cell(f.signed(g.grown_bytes), g.grown_bytes),
                   ])}
                 />
               )}

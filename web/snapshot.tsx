@@ -7,7 +7,7 @@ import { BoxView, type Chosen, heightened, whole, within, zoomed } from "./boxes
 import { Graph } from "./flame";
 import * as f from "./format";
 import { t } from "./i18n";
-import { Busy, Failed, Shown, Table } from "./parts";
+import { Busy, Failed, Shown, Table, cell } from "./parts";
 import { type Block, type Device, type Diff, type Moment, type Segments, type Shot, at, rest, shot } from "./snapapi";
 import { dark, useLoad } from "./state";
 import type { Burned, Source, Trouble } from "./api";
@@ -498,9 +498,9 @@ function MomentCard({ s, d, event, pick }: { s: Shot; d: Device; event: number; 
               head={[t("bytes"), t("xUse"), t("site"), t("xMade"), t("xStack")]}
               numeric={[0]}
               rows={v.blocks.map((b) => [
-                f.bytes(b.bytes),
+                cell(f.bytes(b.bytes), b.bytes),
                 t("use " + b.use),
-                <code class="text">{b.site}</code>,
+                cell(<code class="text">{b.site}</code>, b.site),
                 b.made ? since(d, b.began) : t("xOlder"),
                 <button
                   class="link"
@@ -677,11 +677,11 @@ function SegmentMap({ s, d }: { s: Shot; d: Device }) {
                   head={[t("xAddress"), t("bytes"), t("used"), t("xHoles"), t("xLargestHole"), t("type")]}
                   numeric={[1, 2, 3, 4]}
                   rows={m.segments.map((g) => [
-                    <code>{g.address}</code>,
-                    f.bytes(g.bytes),
-                    f.bytes(g.used),
-                    f.count(g.holes),
-                    f.bytes(g.largest_hole),
+                    cell(<code>{g.address}</code>, g.address),
+                    cell(f.bytes(g.bytes), g.bytes),
+                    cell(f.bytes(g.used), g.used),
+                    cell(f.count(g.holes), g.holes),
+                    cell(f.bytes(g.largest_hole), g.largest_hole),
                     `${g.kind}${g.expandable ? ", expandable" : ""}`,
                   ])}
                 />
@@ -822,14 +822,17 @@ function Deltas({ s, against, name }: { s: Shot; against: string; name: string }
                       head={[t("site"), t("growth"), name, s.name, t("xBlocksHead")]}
                       numeric={[1, 2, 3, 4]}
                       rows={rows.map(([what, x]) => [
-                        <code class="text">
-                          {what}
-                          {x.name_a ? ` (${x.name_a})` : ""}
-                        </code>,
-                        f.signed(x.changed_bytes),
-                        f.bytes(x.bytes[0]),
-                        f.bytes(x.bytes[1]),
-                        `${f.count(x.blocks[0])} → ${f.count(x.blocks[1])}`,
+                        cell(
+                          <code class="text">
+                            {what}
+                            {x.name_a ? ` (${x.name_a})` : ""}
+                          </code>,
+                          what,
+                        ),
+                        cell(f.signed(x.changed_bytes), x.changed_bytes),
+                        cell(f.bytes(x.bytes[0]), x.bytes[0]),
+                        cell(f.bytes(x.bytes[1]), x.bytes[1]),
+                        cell(`${f.count(x.blocks[0])} → ${f.count(x.blocks[1])}`, x.blocks[1] - x.blocks[0]),
                       ])}
                     />
                   )}

@@ -4,7 +4,7 @@ import { type Group, type Tensors as Answer, Trouble, get, of, post } from "./ap
 import * as f from "./format";
 import { held } from "./held";
 import { t } from "./i18n";
-import { Failed, Shown, Table } from "./parts";
+import { Failed, Shown, Table, cell } from "./parts";
 import { type Place, change, useLoad } from "./state";
 import { Excerpt } from "./verdicts";
 
@@ -105,11 +105,11 @@ export function Tensors({ id, live, place }: { id: string; live: boolean; place:
                       .filter((o) => o.delta || o.evidence !== "type")
                       .map((o) => [
                         o.evidence,
-                        <code class="text">{o.type}</code>,
-                        o.delta == null ? "" : (o.delta > 0 ? "+" : "") + f.count(o.delta),
-                        f.count(o.length ?? o.count),
-                        <code class="text">{o.holder ?? ""}</code>,
-                        <code class="text">{o.site ?? ""}</code>,
+                        cell(<code class="text">{o.type}</code>, o.type),
+                        cell(o.delta == null ? "" : (o.delta > 0 ? "+" : "") + f.count(o.delta), o.delta),
+                        cell(f.count(o.length ?? o.count), o.length ?? o.count),
+                        cell(<code class="text">{o.holder ?? ""}</code>, o.holder),
+                        cell(<code class="text">{o.site ?? ""}</code>, o.site),
                       ])}
                   />
                 </section>
@@ -198,12 +198,12 @@ function Groups({ id, list, way }: { id: string; list: Sum[]; way: string }) {
       <Table
         label={t("tensors")}
         head={[t(way), t("bytes"), t("count"), t("growth"), t("site")]}
-        numeric={[1, 2]}
+        numeric={[1, 2, 3]}
         rows={list.slice(0, 200).map((s) => [
-          <code class="text">{s.key}</code>,
-          f.bytes(s.bytes),
-          f.count(s.count),
-          <Growth by={s.bytes - (s.before ?? 0)} most={most} />,
+          cell(<code class="text">{s.key}</code>, s.key),
+          cell(f.bytes(s.bytes), s.bytes),
+          cell(f.count(s.count), s.count),
+          cell(<Growth by={s.bytes - (s.before ?? 0)} most={most} />, s.bytes - (s.before ?? 0)),
           <>
             {[...s.sites].slice(0, 2).map((x) => (
               <button class="link" onClick={() => setSite(site === x ? "" : x)}>
