@@ -432,6 +432,7 @@ func TestWebLive(t *testing.T) {
 	b.until("the button", "!!document.querySelector('.bar button')")
 	b.do(chromedp.Click("main .bar button"))
 	b.shows("main td", "all_losses")
+	b.sorts()
 	b.still()
 	b.open("#/s/" + id + "/stacks")
 	b.shows(".thread", "train.py")
@@ -454,6 +455,26 @@ func TestWebLive(t *testing.T) {
 	b.until("the end of live", "!document.querySelector('h1 .chip.live')")
 	b.still()
 	b.clean(url)
+}
+
+// sorts clicks on the head of the bytes of the first table: largest first, smallest first, as it was.
+func (b *browser) sorts() {
+	b.t.Helper()
+	const rows = "[...document.querySelectorAll('main table')][0].tBodies[0].rows"
+	const names = "[..." + rows + "].map(r => r.cells[0].innerText).join('|')"
+	const order = "document.querySelector('main th[aria-sort]')?.getAttribute('aria-sort') ?? 'none'"
+	before := run[string](b, names)
+	head := func() { b.do(chromedp.Click("main table th:nth-child(2) button.sort")) }
+	head()
+	b.until("the largest first", order+" === 'descending'")
+	largest := run[string](b, names)
+	head()
+	b.until("the smallest first", order+" === 'ascending'")
+	if smallest := run[string](b, names); smallest == largest {
+		b.t.Errorf("sorted in both directions: %s", smallest)
+	}
+	head()
+	b.until("as it was", order+" === 'none' && "+names+" === "+strconv.Quote(before))
 }
 
 // In Chinese, on a phone, over a slow line.
