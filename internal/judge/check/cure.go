@@ -118,8 +118,12 @@ func (c *curing) propose(at node, what, look string, edits ...Edit) {
 	c.list = append(c.list, Cure{What: what, Look: look, Line: c.src.line(at.start()), Edits: edits, After: after})
 }
 
-// partsOf are the names in a census's path to what holds memory: main, pool, states of main().pool.states.
+// keys are what a census's path says of an item of a dict, or of all: ['kind'], [*].
+var keys = pattern(`\[('[^']*'|"[^"]*"|[^\]]*)\]`)
+
+// partsOf are the names in a census's path to what holds memory: main, pool, states of main().pool.states['new'].
 func partsOf(holder string) []string {
+	holder = keys().ReplaceAllString(holder, "")
 	return strings.FieldsFunc(holder, func(r rune) bool { return strings.ContainsRune(".[]*'\"() ", r) })
 }
 
