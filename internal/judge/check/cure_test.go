@@ -72,8 +72,9 @@ var curable = []struct {
 		"del self.memory[:-MEMORY_SIZE]", false},
 	{"hard/programs/h027.py", Leak{Class: tensors, Holder: "compare().module._forward_hooks", Line: 29},
 		"if handle is not None:\nhandle.remove()", false},
-	{"hard/programs/h053.py", Leak{Class: graph, Holder: "main().balance.means['kind']", Line: 14}, "self.means[name] = " +
-		"self.decay * self.means.get(name, loss).detach() + (1 - self.decay) * loss", false},
+	{"hard/programs/h053.py", Leak{Class: graph, Holder: "main().balance.means['kind']", Line: 14},
+		"self.means[name] = " +
+			"self.decay * self.means.get(name, loss).detach() + (1 - self.decay) * loss", false},
 }
 
 // TestCures: of what a run of a leaking program has shown, the change of its text is the one that ends the leak; the
