@@ -126,6 +126,8 @@ func TestAssistantAsksASession(t *testing.T) {
 		text, _ := a.ask("leak", nil)
 		return strings.Contains(text, "LEAK  host")
 	})
+	a.wants(false, "What is asked", "fix", map[string]any{"prompt": true})
+	a.wants(false, "LEAK  host", "fix", nil)
 	w.file("stop", "")
 	run.wait(t)
 	a.wants(false, "LEAK  host", "leak", nil)

@@ -27,6 +27,15 @@ func Findings(after int64) Of[Finding] {
 // LastFindings are those of the newest judgement.
 const LastFindings Of[Finding] = findings + "WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)"
 
+// Seen is the step by which something was first seen.
+type Seen struct {
+	Step int64 `json:"step"`
+}
+
+// FirstSeen is the step by which a memory was first called a leak; 0 where none was, or there are no steps.
+const FirstSeen Of[Seen] = `SELECT coalesce(min(end_step), 0)::BIGINT AS step FROM memgauge.findings
+	WHERE verdict = 'leak' AND NOT by_time`
+
 const findings = `SELECT *, epoch_us(ts) AS t, grown AS growth_bytes, limit_name AS "limit",
 	seconds_to_limit AS time_to_limit_seconds, seconds_low AS time_to_limit_low, seconds_high AS time_to_limit_high
 	FROM memgauge.findings `

@@ -31,7 +31,8 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 	full, empty := fakesession.Stored(t, fakesession.Rows()), fakesession.Stored(t, &model.Batch{})
 	list := map[string]func(context.Context, api.Querier) (int, error){
 		"findings": asked(q.Findings(0)), "last findings": asked(q.LastFindings),
-		"span": asked(q.Span), "events": asked(q.Events(10)),
+		"first seen": asked(q.FirstSeen),
+		"span":       asked(q.Span), "events": asked(q.Events(10)),
 		"happened": asked(q.Happened(500)), "costs": asked(q.Costs), "cost in all": asked(q.CostInAll),
 		"drops?": asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),

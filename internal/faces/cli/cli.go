@@ -18,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/faces/cli/lake"
 	"github.com/memgauge/memgauge/internal/faces/cli/native"
 	"github.com/memgauge/memgauge/internal/faces/cli/observe"
+	"github.com/memgauge/memgauge/internal/faces/cli/repair"
 	"github.com/memgauge/memgauge/internal/faces/cli/snapshot"
 	"github.com/memgauge/memgauge/internal/faces/cli/top"
 	"github.com/memgauge/memgauge/internal/faces/cli/watch"
@@ -25,7 +26,8 @@ import (
 
 // families are all families of commands, in the order of --help: what a user does first comes first.
 var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands,
-	snapshot.Commands, native.Commands, alloc.Commands, advise.Commands, export.Commands, fleet.Commands, lake.Commands,
+	repair.Commands, snapshot.Commands, native.Commands, alloc.Commands, advise.Commands, export.Commands,
+	fleet.Commands, lake.Commands,
 	doctor.Commands}
 
 // Main runs the command line and returns the exit code.

@@ -35,6 +35,9 @@ type RunOptions struct {
 
 	Stdin, Stdout, Stderr *os.File // the command's; nil is a closed one
 
+	Cwd string   // in which the command runs; "" is this process's own
+	Env []string // added to the command's environment: NAME=VALUE
+
 	// of a retry
 	policy              *guard.Policy
 	attempt             int
@@ -84,7 +87,7 @@ func (o RunOptions) check() (plan, error) {
 		p.agent.Guard, p.agent.Policy = p.guard.Agent(o.Guard.DryRun), p.guard.Script()
 	}
 	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
-	p.path, err = exec.LookPath(o.Command[0])
+	p.path, err = lookPath(o.Command[0], o.Cwd, o.Env)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return p, notStarted(o.Command[0], err)
 	}
@@ -154,7 +157,7 @@ func Start(o RunOptions) (*Run, error) {
 	cmd := exec.Command(p.path, o.Command[1:]...)
 	cmd.Args[0] = o.Command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
-	cmd.Env = env
+	cmd.Env, cmd.Dir = env, o.Cwd
 	r := &Run{session: s, cmd: cmd, signals: catchSignals(), guard: p.guard}
 	if err := cmd.Start(); err != nil {
 		r.Close()
@@ -179,12 +182,13 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := session.Create(session.Options{Dir: o.Dir, Name: o.Name, Command: o.Command, Version: o.Version,
-		MaxDisk: int64(p.maxDisk), Interval: o.Interval})
+	s, err := session.Create(session.Options{Dir: o.Dir, Name: o.Name, Command: o.Command, Cwd: o.Cwd,
+		Version: o.Version, MaxDisk: int64(p.maxDisk), Interval: o.Interval})
 	if err != nil {
 		return nil, nil, err
 	}
-	env, err := withNative(agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), s, library, p.native)
+	env, err := withNative(agent.Env(append(os.Environ(), o.Env...), agentDir, s.Runtime(), p.agent), s, library,
+		p.native)
 	return s, env, err
 }
 

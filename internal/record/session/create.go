@@ -30,6 +30,7 @@ type Options struct {
 	Dir     string // "": below the home
 	Name    string // "" makes one from the command
 	Command []string
+	Cwd     string // of the command; "" is this process's own
 	Version string
 	MaxDisk int64 // bytes
 	Process Pid   // of the process that a session is attached to; zero for `run`
@@ -189,7 +190,10 @@ func (s *Session) Remove() error {
 
 func meta(o Options, id, name string) Meta {
 	host, _ := os.Hostname()
-	cwd, _ := os.Getwd()
+	cwd := o.Cwd
+	if cwd == "" {
+		cwd, _ = os.Getwd()
+	}
 	boot, _ := proc.New("/proc").BootID()
 	start, _ := proc.New("/proc").StartTicks(os.Getpid())
 	command := secret.Args(o.Command)

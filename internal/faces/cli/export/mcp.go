@@ -86,6 +86,9 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 	mcp.AddTool(s, &mcp.Tool{Name: "leak", Annotations: reading,
 		Description: "The verdict on each memory: whether it leaks, since when, how fast, who holds it, which " +
 			"line, what to do."}, t.leak)
+	mcp.AddTool(s, &mcp.Tool{Name: "fix", Annotations: reading,
+		Description: "The change of the program's code that ends each leak, as a diff, where one is known; with " +
+			"\"prompt\" the evidence and the code around it. Writes nothing."}, t.fix)
 	mcp.AddTool(s, &mcp.Tool{Name: "where", Annotations: reading,
 		Description: "Every byte of the job by process and class, host and devices."}, t.where)
 	mcp.AddTool(s, &mcp.Tool{Name: "tensors", Annotations: reading,

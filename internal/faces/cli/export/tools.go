@@ -49,6 +49,19 @@ func (t *tools) leak(ctx context.Context, _ *mcp.CallToolRequest, in about) (*mc
 	return t.command(ctx, in.Session, "leak")
 }
 
+type fixInput struct {
+	about
+	Prompt bool `json:"prompt,omitempty" jsonschema:"the evidence with the code around, to write a change by yourself"`
+}
+
+// fix proposes changes. None is written, and nothing is run.
+func (t *tools) fix(ctx context.Context, _ *mcp.CallToolRequest, in fixInput) (*mcp.CallToolResult, any, error) {
+	if in.Prompt {
+		return t.command(ctx, in.Session, "fix", "--prompt")
+	}
+	return t.command(ctx, in.Session, "fix")
+}
+
 func (t *tools) where(ctx context.Context, _ *mcp.CallToolRequest, in about) (*mcp.CallToolResult, any, error) {
 	return t.command(ctx, in.Session, "where")
 }
