@@ -156,6 +156,16 @@ class Names(Case):
         self.check("try:\n  train_loader[9]\nexcept IndexError as e:\n  kept = str(e)\nkept",
                    value="'list index out of range'")
 
+    def test_placeholders(self):
+        """`name = ...` of a document is no value for a variable that the program has."""
+        note = "memgauge: `%s = ...` is left out: the program has that variable, and its value is used\n"
+        self.check("factor = ...  # a local\nfactor + 1", value="2", stderr=note % "factor")
+        self.check("G = model = ...\nG, model['a']", value="(1, 1)", stderr=note % "G = model")
+        self.check("factor, G", value="(1, 1)")
+        self.check("own = ...\nown", value="Ellipsis")
+        self.check("own = 1")
+        self.check("own = ...\nmodel[own] = own; model.pop(...)", value="Ellipsis")    # an eval's own name
+
     def test_a_function_that_stays(self):
         self.check("count = 0\ndef hook():\n  global count\n  count += train_loader[0]\n  return count")
         self.check("hook(); hook(); count", value="20")

@@ -111,6 +111,8 @@ class Program:
         homes, read = find(names, main)
         if homes:
             homes = {n: h for n, h in homes.items() if n in _free_names(source)}
+        theirs = dict({n: main[n] for n in names - new}, **{n: h.value for n, h in homes.items()})
+        self.notes = _without_placeholders(tree, theirs)
         try:
             if homes:
                 self.run = self._enclosed(source, tree, futures, homes)
@@ -141,7 +143,7 @@ class Program:
 
     def write_back(self):
         """Puts changed locals into their frames. Returns notes about what could not be done."""
-        notes, stores = [], {}
+        notes, stores = self.notes, {}
         for name, cell in self.cells.items():
             home = self.homes[name]
             try:
@@ -171,6 +173,21 @@ class Program:
             if name in self.main and len(state.evaluated) < MOST_MADE:
                 state.evaluated[name] = id(self.main[name])
         self.homes, self.cells, self.run, self.main = {}, {}, None, None
+
+
+def _without_placeholders(tree, theirs):
+    """Leaves out `step = ...` where the program has a step: documents write so where a value is to be put in, and it
+    would end a training that counts in it. Returns a note about each."""
+    import _ast
+    notes = []
+    for i, node in enumerate(tree.body):
+        if isinstance(node, _ast.Assign) and getattr(node.value, "value", None) is ...:
+            named = [getattr(target, "id", None) for target in node.targets]
+            if all(theirs.get(name, ...) is not ... for name in named):
+                tree.body[i] = _ast.Pass(**_place(node))
+                notes.append("`%s = ...` is left out: the program has that variable, and its value is used"
+                             % " = ".join(named))
+    return notes
 
 
 def _names(code):
