@@ -72,9 +72,12 @@ func stepOutputs(f *file, r *reporter) {
 		if e := f.clearFix(h, fn); e != nil {
 			o = append(o, fixed(e...))
 		}
-		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name),
-			stepOf(fn.name)),
-			"call "+h.name+".clear() at the end of "+endOf(fn.name), o...)
+		step := fn.name
+		if !fn.hook() { // a piece of a document, without its hook: the list is named after it
+			step = last(h.name)
+		}
+		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name), stepOf(step)),
+			"call "+h.name+".clear() at the end of "+endOf(step), o...)
 	}
 }
 

@@ -41,3 +41,15 @@ func TestSeedSnippets(t *testing.T) {
 		t.Errorf("no document has %v", want)
 	}
 }
+
+// TestPieceWithoutItsHook: a list that is named after a step is emptied where that step's outputs are used up.
+func TestPieceWithoutItsHook(t *testing.T) {
+	for phase, end := range map[string]string{"validation": "on_validation_epoch_end", "test": "on_test_epoch_end",
+		"training": "on_train_epoch_end"} {
+		piece := "self." + phase + "_step_outputs.append({\"loss\": loss.detach().cpu()})\n"
+		fs, err := File("example.py", []byte(piece), Selection{})
+		if err != nil || len(fs) != 1 || fs[0].Rule.ID != "MG102" || !strings.HasSuffix(fs[0].Hint, " of "+end) {
+			t.Errorf("%v, %+v in\n%s", err, fs, piece)
+		}
+	}
+}
