@@ -76,7 +76,8 @@ func stepOutputs(f *file, r *reporter) {
 		if !fn.hook() { // a piece of a document, without its hook: the list is named after it
 			step = last(h.name)
 		}
-		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name), stepOf(step)),
+		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name),
+			stepOf(step)),
 			"call "+h.name+".clear() at the end of "+endOf(step), o...)
 	}
 }
