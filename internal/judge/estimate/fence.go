@@ -101,7 +101,7 @@ func candidates(r *Run) []Fence {
 	return append(out, space, shut)
 }
 
-// viewed are the directories that the script may seem to write: where it is run, where it lies, and where libraries
+// viewed are the directories that the script may seem to write: where it is run and beside it, where it lies, and where libraries
 // keep what they have loaded, with locks.
 func viewed(argv []string) []string {
 	var out []string
@@ -112,6 +112,7 @@ func viewed(argv []string) []string {
 	}
 	if dir, err := os.Getwd(); err == nil {
 		add(dir)
+		add(filepath.Dir(dir)) // for ../data
 		if len(argv) > 0 && argv[0] != "-m" {
 			script := argv[0]
 			if !filepath.IsAbs(script) {
@@ -144,9 +145,7 @@ func (r *Run) Enclose(ctx context.Context) error {
 			r.Fence = f
 			return nil
 		}
-		if !slices.ContainsFunc(why, func(w error) bool { return w.Error() == err.Error() }) {
-			why = append(why, err)
-		}
+		why = append(why, err)
 	}
 	return remedy.Add(fmt.Errorf("the script can't be kept from files and network here: %w", errors.Join(why...)),
 		"run it where it may do harm to neither, with --writes and --network")
