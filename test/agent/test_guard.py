@@ -19,7 +19,8 @@ LIMIT = 1024 * MIB
 
 
 def policy(*rules, **more):
-    whole = dict({"name": "test", "every": 0.001, "floor": 0, "dry_run": False, "clear": [], "cap": [], "checkpoint": "",
+    whole = dict({"name": "test", "every": 0.001, "floor": 0, "dry_run": False, "clear": [], "cap": [],
+                  "checkpoint": "",
                   "rules": [dict({"name": "rule", "again": 30}, **rule) for rule in rules]}, **more)
     return json.dumps(whole)
 

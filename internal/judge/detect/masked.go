@@ -41,8 +41,8 @@ func (r *Report) HeldDown(masked []Masked) {
 		f.because(HeldDown, m.Helped)
 		f.Class, f.Holder = RetainedObjects, strings.Join(m.Holders, ", ")
 		f.Evidence = append(f.Evidence, f.Reason)
-		f.Advice = []string{"clear " + f.Holder + " where it is filled: without the guard the run would have run out of " +
-			"memory"}
+		f.Advice = []string{"clear " + f.Holder +
+			" where it is filled: without the guard the run would have run out of memory"}
 		changed = true
 	}
 	if changed {

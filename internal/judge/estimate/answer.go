@@ -269,7 +269,8 @@ func pair(ctx context.Context, r Run, try bool, said func(string)) (p *Program, 
 		}
 		quick := r
 		quick.Shapes = shapes
-		said(fmt.Sprintf("running the script: batch size %d%s", batch, map[bool]string{true: ", for shapes alone"}[shapes]))
+		how := map[bool]string{true: ", for shapes alone"}[shapes]
+		said(fmt.Sprintf("running the script: batch size %d%s", batch, how))
 		second, err := Record(ctx, quick)
 		if ctx.Err() != nil {
 			return nil, false, err

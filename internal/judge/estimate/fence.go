@@ -101,8 +101,8 @@ func candidates(r *Run) []Fence {
 	return append(out, space, shut)
 }
 
-// viewed are the directories that the script may seem to write: where it is run and beside it, where it lies, and where libraries
-// keep what they have loaded, with locks.
+// viewed are the directories that the script may seem to write: where it is run and beside it, where it lies, and where
+// libraries keep what they have loaded, with locks.
 func viewed(argv []string) []string {
 	var out []string
 	add := func(dir string) {
@@ -163,7 +163,8 @@ func (f *Fence) try(ctx context.Context, python string) error {
 		return err
 	}
 	last := &lastBytes{}
-	c := exec.CommandContext(ctx, python, filepath.Join(dir.Path(), "py", "memgauge_estimate_fence.py"), string(settings))
+	program := filepath.Join(dir.Path(), "py", "memgauge_estimate_fence.py")
+	c := exec.CommandContext(ctx, python, program, string(settings))
 	c.Stdout, c.Stderr, c.SysProcAttr = last, last, f.attributes()
 	c.SysProcAttr.Pdeathsig = 0 // it goes by the thread, and this one is not locked; the context ends the process
 	c.Env = append(os.Environ(), "MEMGAUGE_DISABLE=1", "PYTHONDONTWRITEBYTECODE=1")

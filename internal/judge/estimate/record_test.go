@@ -185,7 +185,8 @@ func fenced(t *testing.T, f *Fence, text string) string {
 	c := exec.CommandContext(t.Context(), env.Torch(t).Path, "-c", begin+text, string(settings))
 	c.SysProcAttr = f.attributes()
 	c.SysProcAttr.Pdeathsig = 0
-	c.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir.Path(), "py"), "TMPDIR="+filepath.Join(dir.Path(), "tmp"))
+	c.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir.Path(), "py"),
+		"TMPDIR="+filepath.Join(dir.Path(), "tmp"))
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v", err)
@@ -271,7 +272,8 @@ if float((torch.ones(1 << 16) + 1).sum()) == 2 << 16: # arithmetic was done
 	ran := filepath.Join(t.TempDir(), "ran")
 	t.Setenv("RAN", ran)
 	text := strings.Replace(training, "BATCH = 32\n", "BATCH = 32\n"+counted, 1)
-	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, text)}, Steps: 1, Capability: [2]int{8, 0}, Writes: true}
+	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, text)}, Steps: 1,
+		Capability: [2]int{8, 0}, Writes: true}
 	if err := r.Enclose(t.Context()); err != nil {
 		env.Missing(t, "unshare", err)
 	}

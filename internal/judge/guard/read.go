@@ -35,8 +35,8 @@ const MaxRetries = 16
 // settings are the keys at the top whose values are the script's. They are what training configurations have.
 var settings = []string{"training", "model", "data", "optimizer", "trainer"}
 
-// trainingKeys are what training: may have: a misspelt one would be without effect, and nobody would know. What a script
-// names otherwise stands in a section of its own below model, data, optimizer or trainer.
+// trainingKeys are what training: may have: a misspelt one would be without effect, and nobody would know. What a
+// script names otherwise stands below model, data, optimizer or trainer.
 var trainingKeys = []string{"batch_size", "eval_batch_size", "micro_batch_size", "accumulate_grad_batches",
 	"gradient_accumulation_steps", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "precision",
 	"dtype", "gradient_clip_val", "gradient_checkpointing", "compile", "max_epochs", "max_steps", "epochs", "steps",
@@ -44,8 +44,8 @@ var trainingKeys = []string{"batch_size", "eval_batch_size", "micro_batch_size",
 	"learning_rate", "lr", "weight_decay", "seed", "seq_len", "sequence_length", "max_length", "device", "devices",
 	"strategy", "optimizer", "scheduler"}
 
-var topKeys = append([]string{"version", "name", "every", "floor", "rules", "clear", "cap", "checkpoint", "on_oom", "webhook"},
-	settings...)
+var topKeys = append([]string{"version", "name", "every", "floor", "rules", "clear", "cap", "checkpoint", "on_oom",
+	"webhook"}, settings...)
 
 var verbs = []string{"warn", "log", "census", "collect", "empty_cache", "trim", "workers", "figures", "clear", "cap",
 	"call", "checkpoint", "stop", "webhook"}

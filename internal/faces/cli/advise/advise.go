@@ -198,8 +198,8 @@ func writeAdvice(w io.Writer, r *advised, output string) error {
 	b.WriteString("\n")
 	switch {
 	case len(r.Advice) == 0 && r.RanOut != "":
-		plain.Fprintf(&b, "\nMemory ran out (%s), and the data don't say which setting would have helped: memgauge %s oom "+
-			"and leak tell what filled it.\n", r.RanOut, r.endpoint)
+		plain.Fprintf(&b, "\nMemory ran out (%s), and the data don't say which setting would have helped: memgauge %s "+
+			"oom and leak tell what filled it.\n", r.RanOut, r.endpoint)
 	case len(r.Advice) == 0:
 		b.WriteString("\nNothing to change: the data support no advice.\n")
 	}

@@ -51,9 +51,9 @@ func (a *commands) estimateCommand() *cobra.Command {
 			"without a GPU",
 		Long: "Runs SCRIPT for a few steps on the host, in full once, and then for shapes alone where these " +
 			"suffice. What it writes goes to a\n" +
-			"copy that is removed, and it has no network, unless --writes and --network say so. It sees a GPU, \"cuda:0\", that isn't there; what it would " +
-			"allocate is written down, and played by\n" +
-			"the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
+			"copy that is removed, and it has no network, unless --writes and --network say so. It sees a GPU, " +
+			"\"cuda:0\", that isn't there;\n" +
+			"what it would allocate is written down, and played by the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
 			"size is found in its arguments\n" +
 			"(--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among " +
 			"its arguments. What no run on the\n" +

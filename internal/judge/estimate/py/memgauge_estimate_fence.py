@@ -4,7 +4,7 @@
 
 SETTINGS is JSON. "scratch": a directory that is written for real. "view": directories whose changes go to copies that
 nobody else sees (overlayfs, in a mount namespace of ours). "writes": true where files may be written for real.
-"network": "" as it is, "own" (a namespace of ours, in which loopback is started), "none" (no socket but unix sockets)."""
+"network": "" as it is, "own" (a namespace of ours, in which loopback is started), "none" (unix sockets alone)."""
 import ctypes
 import errno
 import json

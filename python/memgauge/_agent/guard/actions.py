@@ -65,8 +65,8 @@ class Actions:
         if waits:
             raise NotYet
         if kept:
-            raise Unfit("the lists may be in use: the program empties them itself, or refers to them elsewhere, or they "
-                        "have not grown again: " + ", ".join(names))
+            raise Unfit("the lists may be in use: the program empties them itself, or refers to them elsewhere, or "
+                        "they have not grown again: " + ", ".join(names))
         raise Unfit("no list of that name holds anything: " + ", ".join(names))
 
     def do_cap(self, step, name, length):

@@ -51,10 +51,10 @@ class Watched:
             self.seen[id(container)] = seen
 
     def filled(self, step):
-        """(ready, waiting, kept). ready: those that are known to leak, since they have grown again after a rest and have
-        never become shorter by themselves; who fills them, an evaluation, has ended, and so has its hook, since the
-        training goes on; and nobody but their owner refers to them, so that nobody is reading. waiting: those that still
-        grow, or are new to us. kept: those that may be in use."""
+        """(ready, waiting, kept). ready: those that are known to leak, since they have grown again after a rest and
+        have never become shorter by themselves; who fills them, an evaluation, has ended, and so has its hook, since
+        the training goes on; and nobody but their owner refers to them, so that nobody is reading. waiting: those that
+        still grow, or are new to us. kept: those that may be in use."""
         ready, waiting, kept = [], [], []
         found = self.containers()
         owner = {"x": []}

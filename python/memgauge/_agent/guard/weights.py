@@ -9,8 +9,8 @@ IN_MEMORY = (0x01021994, 0x858458F6)      # tmpfs, ramfs (linux/magic.h): what l
 
 
 def save():
-    """Of the modules that are part of no other, {number and class: {name: tensor}}; the path. Hooks of the program's, and
-    collectives of its ranks, are not called: parameters are taken as they lie here."""
+    """Of the modules that are part of no other, {number and class: {name: tensor}}; the path. Hooks of the program's,
+    and collectives of its ranks, are not called: parameters are taken as they lie here."""
     torch = torchhook.loaded("torch")
     roots = _roots() if torch is not None else []
     if not roots:
