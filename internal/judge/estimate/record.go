@@ -134,8 +134,8 @@ func (r *Run) failure(output string, exit *exec.ExitError) error {
 // What Python and its libraries say where there is no network, and where files can't be written.
 var (
 	noNetwork = []string{"Network is unreachable", "Name or service not known", "name resolution",
-		"NameResolutionError", "nodename nor servname", "OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "URLError",
-		"outgoing traffic has been disabled", "Connection refused"}
+		"NameResolutionError", "nodename nor servname", "OfflineModeIsEnabled", "LocalEntryNotFoundError",
+		"ConnectionError", "URLError", "outgoing traffic has been disabled", "Connection refused"}
 	noWrites = []string{"Permission denied", "PermissionError", "Read-only file system", "Errno 13", "Errno 30"}
 )
 

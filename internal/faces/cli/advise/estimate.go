@@ -53,8 +53,9 @@ func (a *commands) estimateCommand() *cobra.Command {
 			"suffice. What it writes goes to a\n" +
 			"copy that is removed, and it has no network, unless --writes and --network say so. It sees a GPU, " +
 			"\"cuda:0\", that isn't there;\n" +
-			"what it would allocate is written down, and played by the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
-			"size is found in its arguments\n" +
+			"what it would allocate is written down, and played by the rules of PyTorch's allocator at other " +
+			"batch sizes and\n" +
+			"precisions (docs/estimate.md). Its batch size is found in its arguments\n" +
 			"(--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among " +
 			"its arguments. What no run on the\n" +
 			"host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and is named. Exit " +
