@@ -2,9 +2,13 @@ package analyse
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/record/store"
 )
@@ -15,7 +19,43 @@ func Judge(ctx context.Context, from store.Querier, o Options) (detect.Report, e
 	if err != nil {
 		return detect.Report{}, err
 	}
-	return detect.Run(in), nil
+	r := detect.Run(in)
+	masked, err := guarded(ctx, from)
+	if err != nil {
+		return detect.Report{}, err
+	}
+	r.HeldDown(masked)
+	return r, nil
+}
+
+// guarded reads what guards have done in a session's processes.
+func guarded(ctx context.Context, from store.Querier) ([]detect.Masked, error) {
+	by := map[int64]*detect.Masked{}
+	const sql = "SELECT pid::BIGINT AS who, code, text, count(*)::BIGINT FROM memgauge.events " +
+		"WHERE name = 'guard' AND code IN ('" + wire.EventHelped + "', '" + wire.EventHolder + "') " +
+		"GROUP BY ALL ORDER BY who, text"
+	err := store.Each(ctx, from, sql, func(v []any) {
+		pid, _ := v[0].(int64)
+		m := by[pid]
+		if m == nil {
+			m = &detect.Masked{PID: int(pid)}
+			by[pid] = m
+		}
+		if v[1] == wire.EventHolder {
+			text, _ := v[2].(string)
+			m.Holders = append(m.Holders, text)
+		} else if n, ok := v[3].(int64); ok {
+			m.Helped += int(n)
+		}
+	})
+	if err != nil && !errors.Is(err, store.ErrNoTable) {
+		return nil, err
+	}
+	var all []detect.Masked
+	for _, pid := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, *by[pid])
+	}
+	return all, nil
 }
 
 // Rows makes rows of a verdict, for memgauge.findings.

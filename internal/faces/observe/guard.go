@@ -11,6 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/webhook"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/judge/guard"
 	"github.com/memgauge/memgauge/internal/record/session"
@@ -62,6 +63,7 @@ type Guarded struct {
 	Actions, Helped int      // that were to free memory
 	Stopped         string   // what was told when it ended the training; "" if it hasn't
 	LeftOut         []string // what was told of actions that did not help
+	Failed          []string // what was told of checkpoints that could not be saved
 	OOM             bool     // an allocation failed, or the kernel killed the run
 	Read            []string // settings that the script asked for
 	Unread          []string // settings that nothing has asked for
@@ -131,11 +133,14 @@ func (g *guarding) follow(ctx context.Context) {
 	}
 }
 
-// tells reports whether the webhook hears of an event: of what rules send it; where none does, of warnings; of a stop
-// and of memory that ran out in any case.
+// tells reports whether the webhook hears of an event: of what rules send it; where none does, of warnings; of a stop,
+// of what failed or did not help, and of memory that ran out in any case.
 func (g *guarding) tells(e api.Event) bool {
 	switch {
-	case e.Name == "oom", e.Code == wire.EventStopped, e.Code == wire.EventWebhook:
+	case e.Name == "oom", e.Name == model.OOMKill:
+		return true
+	case e.Code == wire.EventStopped, e.Code == wire.EventWebhook, e.Code == wire.EventFailed,
+		e.Code == wire.EventLeftOut:
 		return true
 	}
 	return e.Code == wire.EventWarned && !g.policy.Needs("webhook")
@@ -190,6 +195,10 @@ func (sum *Guarded) note(e api.Event) {
 	switch e.Code {
 	case wire.EventStopped:
 		sum.Stopped = e.Text
+	case wire.EventFailed:
+		if len(sum.Failed) < maxFailed {
+			sum.Failed = append(sum.Failed, e.Text)
+		}
 	case wire.EventLeftOut:
 		sum.LeftOut = append(sum.LeftOut, e.Text)
 	case wire.EventHelped:
@@ -230,6 +239,14 @@ func (o RunOptions) Retry(end Ended) (next RunOptions, said string, ok bool) {
 	}
 	return o, fmt.Sprintf("started again (%d of %d) with batch_size %d instead of %d", o.attempt, p.OnOOM.MaxRetries,
 		smaller.BatchSize(), p.BatchSize()), true
+}
+
+// maxFailed bounds how many failed rescues the end of a run lists: each look near a limit may be one.
+const maxFailed = 5
+
+// Rescued reports whether the guard did what it was there for: no checkpoint failed, and memory did not run out.
+func (sum *Guarded) Rescued() bool {
+	return len(sum.Failed) == 0 && (!sum.OOM || sum.Stopped != "")
 }
 
 // batchKey is the setting that a retry changes.

@@ -219,13 +219,18 @@ type Ended struct {
 // ends, the command continues, and its data are stored nevertheless.
 func (r *Run) Wait(ctx context.Context) Ended {
 	k, g := keepCollector(r.session), watchGuard(r.session, r.guard)
+	kills := watchKills(r.cmd.Process.Pid)
 	state := waitFor(r.cmd, r.signals)
 	k.stop()
 	end := endOf(state)
 	endErr := r.session.SetEnd(end)
 	sum, pending, sumErr := finish(ctx, r.session, finishTimeout)
+	oom := kills.end()
 	if end.Signal == "SIGKILL" {
-		end = whoKilled(r.session, end)
+		if end = whoKilled(r.session, end); end.OOM == "" && oom { // it was over before the collector had looked
+			end.OOM = session.OOMKill
+			endErr = errors.Join(endErr, r.session.SetEnd(end))
+		}
 	}
 	guarded, guardErr := g.guarded(ctx, end)
 	guarded.Trouble = g.end()

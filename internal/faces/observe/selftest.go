@@ -29,7 +29,8 @@ var leakingScript []byte
 
 // testPolicy clears what the script keeps; that a list which is filled at every step is left alone is what keeps
 // healthy trainings safe, so this one caps it.
-const testPolicy = `rules:
+const testPolicy = `floor: 0
+rules:
   - {name: growth, when: {memory: process, grown: 32MiB}, do: [warn, {cap: {list: __main__.kept, length: 10}}, trim]}
 `
 

@@ -23,7 +23,8 @@ const (
 
 // EventCodes say what an event tells, for programs: its text is for people. A code is a place in this list, which only
 // grows; an event without one has 0.
-var EventCodes = []string{"", EventStopped, EventLeftOut, EventHelped, EventVain, EventWarned, EventWebhook}
+var EventCodes = []string{"", EventStopped, EventLeftOut, EventHelped, EventVain, EventWarned, EventWebhook,
+	EventFailed, EventHolder}
 
 // The codes of the guard's events.
 const (
@@ -33,6 +34,8 @@ const (
 	EventVain    = "vain"     // it did not
 	EventWarned  = "warned"
 	EventWebhook = "webhook" // a rule sends it to the policy's address
+	EventFailed  = "failed"  // a rescue: the checkpoint, or what was to be saved in its place
+	EventHolder  = "holder"  // the text is the name of what was cleared, each name once
 )
 
 // EventCode is the text of an event's code; "" of none, and of one that a later version knows.

@@ -83,6 +83,10 @@ func (r Report) Line() string {
 	switch {
 	case r.Verdict == Leak:
 		f := r.Findings[0]
+		if f.Why == HeldDown {
+			return fmt.Sprintf("LEAKS, held down by the guard: %s, held by %s (memgauge leak tells more)", f.Name(),
+				f.Holder)
+		}
 		line := fmt.Sprintf("LEAK %s %s since %s %.0f", f.Name(), f.PerStep(), f.Unit(), f.Start)
 		if f.Holder != "" {
 			line += ", held by " + f.Holder

@@ -11,6 +11,7 @@ const (
 	// Of a leak.
 	Steady
 	Testified
+	HeldDown
 	// Of what is healthy.
 	NoGrowth
 	Stopped
@@ -53,6 +54,7 @@ var whys = [...]struct {
 }{
 	Steady:         {Leak, "it grows steadily, to the end"},
 	Testified:      {Leak, "%s gains as many items from census to census, to the end"},
+	HeldDown:       {Leak, "the guard holds it down: %d of its actions gave memory back"},
 	NoGrowth:       {Healthy, "no growth beyond chance"},
 	Stopped:        {Healthy, "it has stopped growing"},
 	SingleJumps:    {Healthy, "it was single jumps"},

@@ -200,7 +200,8 @@ const (
 	Half  = "bf16"
 )
 
-// Observe runs the script as often as the precisions need: at its own batch size and at another one.
+// Observe runs the script as often as the precisions need: at its own batch size and at another one. It is run in full
+// once. Where a run for shapes alone then does the same operations, all others are for shapes alone too.
 func Observe(ctx context.Context, r Run, precisions []string, said func(string)) (Programs, error) {
 	var out Programs
 	add := func(name string, p *Program, halved bool) {
@@ -211,20 +212,21 @@ func Observe(ctx context.Context, r Run, precisions []string, said func(string))
 		}{name, p, halved})
 	}
 	var own *Program
-	for _, name := range precisions {
+	for i, name := range precisions {
 		if name == Half && own != nil {
 			add(name, own, true)
 			continue
 		}
 		r.Mixed = name == Mixed
 		said(fmt.Sprintf("running the script: precision %s", name))
-		p, err := pair(ctx, r, said)
+		p, shapes, err := pair(ctx, r, i == 0, said)
 		if err != nil {
 			return nil, err
 		}
 		if own == nil && !r.Mixed {
 			own = p
 		}
+		r.Shapes = shapes
 		add(name, p, name == Half)
 	}
 	return out, nil
@@ -238,31 +240,47 @@ func Runs(r Run, precisions []string) int {
 			continue
 		}
 		own = own || name != Mixed
-		if n += 2; r.Once {
+		switch n += 2; {
+		case r.Once:
 			n--
+		case n == 2 && !r.Shapes: // shapes alone may not suffice
+			n++
 		}
 	}
 	return n
 }
 
-// pair runs the script at two batch sizes.
-func pair(ctx context.Context, r Run, said func(string)) (*Program, error) {
+// pair runs the script at two batch sizes, the second time for shapes alone where that is to be tried; shapes says
+// whether they tell what it allocates.
+func pair(ctx context.Context, r Run, try bool, said func(string)) (p *Program, shapes bool, err error) {
 	r.Factor = 1
 	first, err := Record(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if first.Batch == 0 || r.Once {
-		return NewProgram(first, nil), nil
+		return NewProgram(first, nil), r.Shapes, nil
 	}
 	r.Factor = otherFactor(first.Batch)
-	said(fmt.Sprintf("running the script: batch size %d", int(math.Round(r.Factor*float64(first.Batch)))))
-	second, err := Record(ctx, r)
-	if ctx.Err() != nil {
-		return nil, err
+	batch := int(math.Round(r.Factor * float64(first.Batch)))
+	for _, shapes := range []bool{true, false} {
+		if r.Shapes != shapes && (r.Shapes || !try) {
+			continue
+		}
+		quick := r
+		quick.Shapes = shapes
+		how := map[bool]string{true: ", for shapes alone"}[shapes]
+		said(fmt.Sprintf("running the script: batch size %d%s", batch, how))
+		second, err := Record(ctx, quick)
+		if ctx.Err() != nil {
+			return nil, false, err
+		}
+		if err != nil { // it can't run at another size: then only its own is estimated
+			continue
+		}
+		if p := NewProgram(first, second); p.Exact {
+			return p, shapes, nil
+		}
 	}
-	if err != nil { // it can't run at another size: then only its own is estimated
-		return NewProgram(first, nil), nil
-	}
-	return NewProgram(first, second), nil
+	return NewProgram(first, nil), r.Shapes, nil
 }

@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
-	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
 
 // recorder are the programs that run a script; recorder.py is the first.
@@ -34,8 +34,9 @@ type Run struct {
 	Mixed      bool    // under autocast
 	Capability [2]int  // of the GPU that the script sees
 
-	NoNetwork bool // the script has no network
-	NoWrites  bool // it writes no file but temporary ones, which are removed
+	Writes  bool  // what the script writes is written
+	Network bool  // it reaches what it always does
+	Fence   Fence // what keeps it from either; set by Enclose
 }
 
 // stopping is how long a script may take to end after it was told to; then it is killed.
@@ -46,20 +47,17 @@ const tail = 4 << 10
 
 // Record runs the script and reads what it would take. The script and its children end with the context.
 func Record(ctx context.Context, r Run) (*Recording, error) {
-	dir, err := rootdir.Temp("", "memgauge-estimate-")
+	dir, err := scratch()
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	defer func() { _ = dir.Discard() }()
-	if err := os.CopyFS(dir.Path(), recorder); err != nil { // nobody else has put anything there
-		return nil, fmt.Errorf("record: %w", err)
-	}
 	program, out := filepath.Join(dir.Path(), "py", "recorder.py"), filepath.Join(dir.Path(), "events")
 	told := map[string]any{"steps": r.Steps, "factor": r.Factor, "shapes": r.Shapes, "mixed": r.Mixed,
-		"capability": r.Capability}
+		"capability": r.Capability, "fence": r.Fence.told(dir.Path())}
 	tmp := ""
-	if r.NoWrites {
-		tmp, told["write"] = filepath.Join(dir.Path(), "tmp"), []string{dir.Path()}
+	if r.Fence.Files != FilesReal {
+		tmp = filepath.Join(dir.Path(), "tmp")
 		if err := dir.Mkdir("tmp"); err != nil {
 			return nil, fmt.Errorf("record: %w", err)
 		}
@@ -87,18 +85,13 @@ func run(ctx context.Context, r Run, tmp string, args []string) error {
 	c.Stdout, c.Stderr = last, last
 	runtime.LockOSThread() // Pdeathsig goes by the thread that started the process
 	defer runtime.UnlockOSThread()
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // also where we are killed
+	c.SysProcAttr = r.Fence.attributes() // it ends also where we are killed
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = stopping
-	c.Env = append(os.Environ(), "MEMGAUGE_DISABLE=1", "CUDA_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1",
-		"PYTHONUNBUFFERED=1")
+	c.Env = append(append(os.Environ(), "MEMGAUGE_DISABLE=1", "CUDA_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1",
+		"PYTHONUNBUFFERED=1"), r.Fence.environment()...)
 	if tmp != "" {
 		c.Env = append(c.Env, "TMPDIR="+tmp)
-	}
-	if r.NoNetwork { // a network namespace without a device; making one takes a user namespace (user_namespaces(7))
-		c.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 	}
 	err := c.Run()
 	if c.Process != nil {
@@ -109,11 +102,7 @@ func run(ctx context.Context, r Run, tmp string, args []string) error {
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return failure(last.String(), exit)
-	}
-	if err != nil && r.NoNetwork && c.Process == nil {
-		return remedy.Add(fmt.Errorf("record: --no-network can't be kept here: %w", err),
-			"user namespaces are off: run it without the flag where it may reach the network, or in a container")
+		return r.failure(last.String(), exit)
 	}
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -122,7 +111,7 @@ func run(ctx context.Context, r Run, tmp string, args []string) error {
 }
 
 // failure is what a script's failure means.
-func failure(output string, exit *exec.ExitError) error {
+func (r *Run) failure(output string, exit *exec.ExitError) error {
 	err := fmt.Errorf("the script failed (%s):\n%s", exit.ProcessState, indented(output))
 	switch status, _ := exit.Sys().(syscall.WaitStatus); {
 	case strings.Contains(output, "No module named 'torch'"):
@@ -133,7 +122,25 @@ func failure(output string, exit *exec.ExitError) error {
 		return remedy.Add(err, "the host's memory did not suffice; --shapes takes none for large tensors, "+
 			"a smaller batch size less")
 	}
+	if r.Fence.Network != NetworkReal && refused(output, noNetwork) {
+		return remedy.Add(err, "it has no network here; --network gives it one")
+	}
+	if r.Fence.Files != FilesReal && refused(output, noWrites) {
+		return remedy.Add(err, "it may not write there; --writes lets it, for real")
+	}
 	return remedy.Add(err, "the script is run on the host, with a GPU pretended; see that it runs with its arguments")
+}
+
+// What Python and its libraries say where there is no network, and where files can't be written.
+var (
+	noNetwork = []string{"Network is unreachable", "Name or service not known", "name resolution",
+		"NameResolutionError", "nodename nor servname", "OfflineModeIsEnabled", "LocalEntryNotFoundError",
+		"ConnectionError", "URLError", "outgoing traffic has been disabled", "Connection refused"}
+	noWrites = []string{"Permission denied", "PermissionError", "Read-only file system", "Errno 13", "Errno 30"}
+)
+
+func refused(output string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(output, w) })
 }
 
 func indented(text string) string {

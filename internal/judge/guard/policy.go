@@ -30,7 +30,9 @@ const maxPolicy = 64 << 10
 type Policy struct {
 	Name  string
 	Every time.Duration // the shortest pause between two looks
+	Floor float64       // share of a memory's limit below which rules touch nothing of the program's
 	Rules []Rule
+	told  bool     // rules are in the file, if only as an empty list
 	Clear []string // lists cleared after each evaluation
 	Cap   []Cap
 	// Checkpoint names the function that saves one, as MODULE:FUNCTION; "" where the program registers it
@@ -118,7 +120,7 @@ func Parse(name string, text []byte) (*Policy, error) {
 		return nil, fmt.Errorf("%s: %w", name, yamlError(err))
 	}
 	r := &reader{file: name}
-	p := &Policy{Every: defaultEvery, OnOOM: OnOOM{MaxRetries: defaultRetries}}
+	p := &Policy{Every: defaultEvery, Floor: defaultFloor, OnOOM: OnOOM{MaxRetries: defaultRetries}}
 	if len(root.Content) == 0 {
 		r.wrong(&root, "", "an empty policy")
 		return nil, r.err()
@@ -139,7 +141,7 @@ func yamlError(err error) error {
 
 // withDefaults gives a policy that has settings only, as the guide's safe_training.yaml, the guide's rules.
 func (p *Policy) withDefaults() (*Policy, error) {
-	if len(p.Rules)+len(p.Clear)+len(p.Cap) > 0 {
+	if p.told || len(p.Clear)+len(p.Cap) > 0 {
 		return p, nil
 	}
 	guide, err := Parse(Guide, guideText)
@@ -161,12 +163,13 @@ func (p *Policy) Agent(dryRun bool) string {
 	out := struct {
 		Name       string   `json:"name"`
 		Every      float64  `json:"every"`
+		Floor      float64  `json:"floor"`
 		DryRun     bool     `json:"dry_run"`
 		Rules      []rule   `json:"rules"`
 		Clear      []string `json:"clear"`
 		Cap        []Cap    `json:"cap"`
 		Checkpoint string   `json:"checkpoint"`
-	}{p.Name, p.Every.Seconds(), dryRun, []rule{}, append([]string{}, p.Clear...), append([]Cap{}, p.Cap...),
+	}{p.Name, p.Every.Seconds(), p.Floor, dryRun, []rule{}, append([]string{}, p.Clear...), append([]Cap{}, p.Cap...),
 		p.Checkpoint}
 	for _, r := range p.Rules {
 		one := rule{Rule: r, Again: r.Again.Seconds()}

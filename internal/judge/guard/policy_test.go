@@ -61,7 +61,9 @@ var wrong = []struct{ text, want string }{
 	{"webhook: {url: ftp://x}\n", "not a http:// or https:// address"},
 	{"webhok: {}\n", "policy:1: webhok: no such key"},
 	{"name: a\nname: b\n", "policy:2: name: comes twice"},
-	{"training: {a: .inf}\n", "not a finite number"},
+	{"training: {lr: .inf}\n", "not a finite number"},
+	{"training: {batchsize: 4}\n", "policy:1: training.batchsize: no such key"},
+	{"floor: 2\n", "floor: "},
 	{"training: {1: 2}\n", "a key that is not text"},
 	{"name: [\n", "policy: line"},
 }
@@ -104,6 +106,19 @@ func TestWhole(t *testing.T) {
 	less, ok := p.Smaller()
 	if !ok || less.Script() != `{"training":{"accumulate_grad_batches":8,"batch_size":2}}` || p.BatchSize() != 4 {
 		t.Errorf("half the batch: %s, and it was %d", less.Script(), p.BatchSize())
+	}
+}
+
+// TestNoRules: an empty list of rules means none; a file without the key gets the guide's.
+func TestNoRules(t *testing.T) {
+	for text, want := range map[string]bool{"rules: []\n": false, "training: {batch_size: 4}\n": true,
+		"rules: []\nfloor: 0\n": false} {
+		p, err := Parse("policy", []byte(text))
+		if err != nil || (len(p.Rules) > 0) != want {
+			t.Errorf("%q: %v, %v", text, p, err)
+		} else if zero := strings.Contains(text, "floor"); (p.Floor == 0) != zero {
+			t.Errorf("%q: floor %g", text, p.Floor)
+		}
 	}
 }
 

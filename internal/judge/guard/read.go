@@ -20,6 +20,7 @@ const (
 	defaultEvery   = 20 * time.Millisecond
 	leastEvery     = time.Millisecond
 	defaultAgain   = 30 * time.Second
+	defaultFloor   = 0.8 // a healthy training seldom comes nearer to its limit
 	defaultRetries = 3
 	maxRules       = 64
 	maxLists       = 64
@@ -34,8 +35,17 @@ const MaxRetries = 16
 // settings are the keys at the top whose values are the script's. They are what training configurations have.
 var settings = []string{"training", "model", "data", "optimizer", "trainer"}
 
-var topKeys = append([]string{"version", "name", "every", "rules", "clear", "cap", "checkpoint", "on_oom", "webhook"},
-	settings...)
+// trainingKeys are what training: may have: a misspelt one would be without effect, and nobody would know. What a
+// script names otherwise stands below model, data, optimizer or trainer.
+var trainingKeys = []string{"batch_size", "eval_batch_size", "micro_batch_size", "accumulate_grad_batches",
+	"gradient_accumulation_steps", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "precision",
+	"dtype", "gradient_clip_val", "gradient_checkpointing", "compile", "max_epochs", "max_steps", "epochs", "steps",
+	"warmup_steps", "check_val_every_n_epoch", "val_check_interval", "log_every_n_steps", "save_every_n_steps",
+	"learning_rate", "lr", "weight_decay", "seed", "seq_len", "sequence_length", "max_length", "device", "devices",
+	"strategy", "optimizer", "scheduler"}
+
+var topKeys = append([]string{"version", "name", "every", "floor", "rules", "clear", "cap", "checkpoint", "on_oom",
+	"webhook"}, settings...)
 
 var verbs = []string{"warn", "log", "census", "collect", "empty_cache", "trim", "workers", "figures", "clear", "cap",
 	"call", "checkpoint", "stop", "webhook"}
@@ -110,7 +120,14 @@ func (r *reader) policy(p *Policy, n *yaml.Node) {
 			p.Name = r.text(v, key)
 		case "every":
 			p.Every = r.duration(v, key, leastEvery)
+		case "floor":
+			if v.Value != "0" {
+				p.Floor = r.share(v, key)
+			} else {
+				p.Floor = 0
+			}
 		case "rules":
+			p.told = true
 			for i, item := range r.list(v, key, maxRules) {
 				p.Rules = append(p.Rules, r.rule(item, fmt.Sprintf("rules[%d]", i), i))
 			}
@@ -144,6 +161,9 @@ func (r *reader) setting(p *Policy, key string, v *yaml.Node) {
 	}
 	if !r.plain(v, key, 0) {
 		return
+	}
+	if key == "training" {
+		r.each(v, key, trainingKeys, func(string, *yaml.Node) {})
 	}
 	var m map[string]any
 	if err := v.Decode(&m); err != nil {

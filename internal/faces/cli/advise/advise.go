@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -23,6 +24,7 @@ import (
 type adviseOptions struct {
 	json   bool
 	output string
+	force  bool
 	python string
 }
 
@@ -48,6 +50,7 @@ func (a *commands) adviseCommand() *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	f.StringVarP(&o.output, "output", "o", "", "write safe_training.yaml's values to `FILE`")
+	f.BoolVar(&o.force, "force", false, "overwrite FILE")
 	f.StringVar(&o.python, "python", "", "examine the interpreter `PATH` instead of python3")
 	return c
 }
@@ -61,9 +64,15 @@ type advised struct {
 	Notes         []string        `json:"notes"`
 	Safe          advise.Values   `json:"safe_training"`
 	Figures       doctor.Figures  `json:"machine"`
+	RanOut        string          `json:"ran_out,omitempty"` // how the session ended, where memory ran out
+
+	endpoint string
 }
 
 func (a *commands) advise(ctx context.Context, o adviseOptions) error {
+	if _, err := os.Lstat(o.output); o.output != "" && !o.force && err == nil {
+		return remedy.Add(fmt.Errorf("advise: %s is there already", o.output), "--force overwrites it")
+	}
 	r, err := a.gather(ctx, o)
 	if err != nil {
 		return fmt.Errorf("advise: %w", err)
@@ -130,6 +139,14 @@ func (r *advised) ask(ctx context.Context, s api.Session) error {
 	if err != nil {
 		return err
 	}
+	r.endpoint = about.Name
+	end, err := s.End(ctx)
+	if err != nil {
+		return err
+	}
+	if end.OOM != "" {
+		r.RanOut = end.Text
+	}
 	r.About, r.Steps = "session "+about.Name, doc.KnownCount(report.Steps)
 	r.Advice, r.Notes = append(r.Advice, report.Advice...), append(r.Notes, report.Notes...)
 	if about.Snapshot == nil {
@@ -179,7 +196,11 @@ func writeAdvice(w io.Writer, r *advised, output string) error {
 		plain.Fprintf(&b, ", from %s", doc.Plural(int(*r.Steps), "step"))
 	}
 	b.WriteString("\n")
-	if len(r.Advice) == 0 {
+	switch {
+	case len(r.Advice) == 0 && r.RanOut != "":
+		plain.Fprintf(&b, "\nMemory ran out (%s), and the data don't say which setting would have helped: memgauge %s "+
+			"oom and leak tell what filled it.\n", r.RanOut, r.endpoint)
+	case len(r.Advice) == 0:
 		b.WriteString("\nNothing to change: the data support no advice.\n")
 	}
 	for i := range r.Advice {

@@ -1,9 +1,11 @@
 package advise
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,8 +32,8 @@ type estimateOptions struct {
 	steps      int
 	shapes     bool
 	once       bool
-	noNetwork  bool
-	noWrites   bool
+	network    bool
+	writes     bool
 	batches    []int
 	precisions []string
 	json       bool
@@ -47,12 +49,13 @@ func (a *commands) estimateCommand() *cobra.Command {
 		Use: "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
 		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
 			"without a GPU",
-		Long: "Runs SCRIPT for a few steps on the host, up to four times: what it writes or sends happens " +
-			"each time, unless --no-writes\n" +
-			"or --no-network keeps it from that. It sees a GPU, \"cuda:0\", that isn't there; what it would " +
-			"allocate is written down, and played by\n" +
-			"the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
-			"size is found in its arguments\n" +
+		Long: "Runs SCRIPT for a few steps on the host, in full once, and then for shapes alone where these " +
+			"suffice. What it writes goes to a\n" +
+			"copy that is removed, and it has no network, unless --writes and --network say so. It sees a GPU, " +
+			"\"cuda:0\", that isn't there;\n" +
+			"what it would allocate is written down, and played by the rules of PyTorch's allocator at other " +
+			"batch sizes and\n" +
+			"precisions (docs/estimate.md). Its batch size is found in its arguments\n" +
 			"(--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among " +
 			"its arguments. What no run on the\n" +
 			"host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and is named. Exit " +
@@ -84,9 +87,8 @@ func (a *commands) estimateCommand() *cobra.Command {
 	f.BoolVar(&o.shapes, "shapes", false,
 		"leave out arithmetic on large tensors: faster, and for models larger than the host's memory")
 	f.BoolVar(&o.once, "once", false, "run the script at its own batch size only: no other is estimated then")
-	f.BoolVar(&o.noNetwork, "no-network", false, "run the script without a network")
-	f.BoolVar(&o.noWrites, "no-writes", false,
-		"let the script write no file but temporary ones, which are removed (Linux 5.13 or newer)")
+	f.BoolVar(&o.network, "network", false, "let the script reach the network, for what it downloads")
+	f.BoolVar(&o.writes, "writes", false, "let the script write files for real, in each run")
 	f.IntSliceVar(&o.batches, "batch", nil, "batch `SIZES` to estimate (default: the script's own)")
 	f.StringSliceVar(&o.precisions, "precision", []string{"as-is", "mixed", "bf16"},
 		"`PRECISIONS`: as-is, mixed (autocast to bfloat16), bf16 (model and optimizer)")
@@ -187,9 +189,14 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 		defer stop()
 	}
 	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once,
-		Capability: capability(q), NoNetwork: o.noNetwork, NoWrites: o.noWrites}
+		Capability: capability(q), Network: o.network, Writes: o.writes}
+	if err := run.Enclose(ctx); err != nil {
+		return fmt.Errorf("estimate: %w", err)
+	}
 	fmt.Fprintf(a.Stderr, "memgauge: %s\n", beforehand(run, precisions))
+	ctx, end := a.patience(ctx, patience, run.Shapes)
 	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
+	end()
 	if err != nil {
 		return fmt.Errorf("estimate: %w", err)
 	}
@@ -209,16 +216,55 @@ func beforehand(r estimate.Run, precisions []string) string {
 	if n := estimate.Runs(r, precisions); n > 1 {
 		times = fmt.Sprintf("up to %d times", n)
 	}
-	text := fmt.Sprintf("%s is run here %s, for %d steps each", name, times, r.Steps)
-	switch {
-	case r.NoWrites && r.NoNetwork:
-		return text + "; it writes no files and has no network"
-	case r.NoWrites:
-		return text + "; it writes no files, and does to the network what it always does (--no-network)"
-	case r.NoNetwork:
-		return text + "; it has no network, and does to files what it always does (--no-writes)"
+	files := map[estimate.FilesFence]string{
+		estimate.FilesReal: "what it writes is written each time (--writes)",
+		estimate.FilesView: "what it writes goes to a copy that is removed",
+		estimate.FilesShut: "it may write nothing but temporary files (a copy to write to can't be had here; --writes)",
+	}[r.Fence.Files]
+	network := map[estimate.NetworkFence]string{
+		estimate.NetworkReal: "it has the network (--network)",
+		estimate.NetworkOwn:  "it has no network",
+		estimate.NetworkNone: "it has no network, not even within this machine",
+	}[r.Fence.Network]
+	return fmt.Sprintf("%s is run here %s, for %d steps each; %s, and %s", name, times, r.Steps, files, network)
+}
+
+// patience is how long the runs may take before the user is asked.
+const patience = time.Minute
+
+// patience asks on a terminal whether to go on once the runs have taken that long, and tells of it elsewhere. The runs
+// go on meanwhile: end ends the question.
+func (a *commands) patience(ctx context.Context, after time.Duration, shapes bool) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	asking, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	hint := "; --shapes leaves out arithmetic"
+	if shapes {
+		hint = ""
 	}
-	return text + ", and does to files and network what it always does (--no-writes, --no-network)"
+	go func() {
+		defer close(done)
+		select {
+		case <-asking.Done():
+			return
+		case <-time.After(after):
+		}
+		text := fmt.Sprintf("memgauge: the runs have taken %s so far, and may take several times that%s",
+			units.Duration(after), hint)
+		if in, ok := a.Stdin.(*os.File); !ok || !term.IsTerminal(in) || term.TerminalWidth(a.Stderr) == 0 {
+			fmt.Fprintln(a.Stderr, text)
+			return
+		}
+		fmt.Fprint(a.Stderr, text+". Go on? [Y/n] ")
+		answer, err := bufio.NewReader(a.OpenStdin(asking)).ReadString('\n')
+		if err != nil && asking.Err() != nil {
+			fmt.Fprintln(a.Stderr)
+		}
+		if strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "n") {
+			cancel(remedy.Add(errors.New("ended, as you said"), "--shapes --once --precision as-is takes least"))
+		}
+	}()
+	return ctx, func() { stop(); <-done }
 }
 
 func capability(q estimate.Question) [2]int {

@@ -122,8 +122,11 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Setti
 			o = next
 			continue
 		}
-		if end.Code != 0 {
+		switch {
+		case end.Code != 0:
 			return app.Exit(end.Code, nil)
+		case end.Policy != nil && !end.Guard.Rescued():
+			return app.Exit(app.ExitFindings, nil)
 		}
 		return nil
 	}
@@ -251,6 +254,9 @@ func (a *commands) printEnd(end observe.Ended) {
 
 // printGuard says what the guard has done, where it has done anything.
 func (a *commands) printGuard(end observe.Ended) {
+	if end.Policy == nil {
+		return
+	}
 	g := end.Guard
 	say := func(format string, args ...any) { fmt.Fprintf(a.Stderr, "memgauge: guard: "+format+"\n", args...) }
 	if g.Actions > 0 {
@@ -258,6 +264,12 @@ func (a *commands) printGuard(end observe.Ended) {
 	}
 	for _, what := range g.LeftOut {
 		say("%s", what)
+	}
+	for _, what := range g.Failed {
+		say("RESCUE FAILED: %s", what)
+	}
+	if g.OOM && g.Stopped == "" {
+		say("RESCUE FAILED: memory ran out before the training was stopped")
 	}
 	if g.Stopped != "" {
 		say("%s", g.Stopped)

@@ -5,7 +5,7 @@
 There need not be a GPU. The script sees one, "cuda:0"; its tensors lie in the host's memory, and each storage that
 would lie on the GPU is written down when it is made and when it is freed. SETTINGS is JSON: {"steps": 3, "factor": 1.0
 (of the batch size), "shapes": false (leave out arithmetic on large tensors), "mixed": false (autocast around
-everything), "write": [directories that alone may be written; not there: all]}.
+everything), "fence": what it may not do (memgauge_estimate_fence.py)}.
 
 OUT is text, a line for each event; docs/formats/estimate.md describes it.
 """
@@ -16,9 +16,9 @@ import sys
 import types
 import weakref
 
-if __name__ == "__main__" and "write" in json.loads(sys.argv[2]):  # before torch starts threads
-    from memgauge_estimate_fence import shut
-    shut(json.loads(sys.argv[2])["write"])
+if __name__ == "__main__" and json.loads(sys.argv[2]).get("fence"):  # before torch starts threads
+    from memgauge_estimate_fence import enclose
+    enclose(json.loads(sys.argv[2])["fence"])
 
 import torch
 import torch.autograd
@@ -340,7 +340,7 @@ class Pretence(TorchFunctionMode):
 
     def moved(self, tensor, gpu, rest, kwargs):
         if gpu == self.on.has(tensor):
-            return torch.Tensor.to(tensor, *rest, **kwargs) if rest or kwargs else tensor
+            return torch.Tensor.to(tensor, HOST, *rest, **kwargs)
         with self.placed(gpu):
             out = torch.Tensor.to(tensor, HOST, *rest, **kwargs)
             if out.untyped_storage()._cdata == tensor.untyped_storage()._cdata:

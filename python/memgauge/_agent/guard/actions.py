@@ -5,8 +5,9 @@ import gc
 import logging
 
 from .. import state, torchhook
-from . import lists
+from . import figures, lists
 
+TOUCHING = {"clear", "cap", "workers", "figures", "collect", "empty_cache", "trim"}     # not below the policy's floor
 FREEING = {"collect", "empty_cache", "trim", "clear", "cap"}   # judged by whether they helped
 INSIDE = {"collect", "clear", "cap"}      # they give memory back to malloc, which may keep it
 
@@ -20,8 +21,10 @@ class NotYet(Exception):
 
 
 class Actions:
-    def __init__(self, observer, watched):
+    def __init__(self, observer, watched, holder):
         self.observer, self.watched = observer, watched
+        self.holder = holder             # is told who held what was freed
+        self._figures = None             # their order when they were looked at
         self._trim = _malloc_trim()      # now: near a limit there may be no room for imports
 
     def run(self, action, step):
@@ -47,21 +50,32 @@ class Actions:
         return ""
 
     def do_clear(self, step, names):
-        cleared, waits = [], False
+        cleared, waits, kept = [], False, 0
         for name in names:
             watched = self.watched(name)
-            ready, waiting = watched.filled(step)
-            waits = waits or bool(waiting)
+            ready, waiting, used = watched.filled(step)
+            waits, kept = waits or bool(waiting), kept + len(used)
             for label, container in ready:
                 cleared.append("%s (%d)" % (label, len(container)))
                 container.clear()
+                watched.cleared(container)
+                self.holder(label)
         if cleared:
             return ", ".join(cleared)
-        raise NotYet if waits else Unfit("no list of that name holds anything: " + ", ".join(names))
+        if waits:
+            raise NotYet
+        if kept:
+            raise Unfit("the lists may be in use: the program empties them itself, or refers to them elsewhere, or "
+                        "they have not grown again: " + ", ".join(names))
+        raise Unfit("no list of that name holds anything: " + ", ".join(names))
 
     def do_cap(self, step, name, length):
-        gone = ["%s by %d" % (label, lists.cut(container, length))
-                for label, container in self.watched(name).containers() if len(container) > length]
+        gone, watched = [], self.watched(name)
+        for label, container in watched.containers():
+            if len(container) > length:
+                gone.append("%s by %d" % (label, lists.cut(container, length)))
+                watched.cleared(container)
+                self.holder(label)
         if not gone:
             raise NotYet
         return ", ".join(gone)
@@ -77,12 +91,18 @@ class Actions:
         return "%d loaders start new workers at their next epoch" % len(found)
 
     def do_figures(self, step):
-        """What pyplot holds until it is closed (matplotlib/_pylab_helpers.py, Gcf.figs)."""
-        pyplot = torchhook.loaded("matplotlib.pyplot")
-        if pyplot is None:
+        """Those that pyplot alone holds (matplotlib/_pylab_helpers.py, Gcf.figs), and that were there, and not made the
+        current one, since the look before."""
+        helpers = torchhook.loaded("matplotlib._pylab_helpers")
+        if helpers is None:
             raise Unfit("matplotlib.pyplot is not in use")
-        count = len(pyplot.get_fignums())
-        pyplot.close("all")
+        before, self._figures = self._figures, figures.order(helpers.Gcf)
+        if before is None:
+            raise NotYet
+        count = figures.close(helpers.Gcf, before)
+        if not count:
+            raise Unfit("no figure that nothing refers to is open")
+        self.holder("matplotlib.pyplot's figures")
         return "closed %d" % count
 
     def do_census(self, step):

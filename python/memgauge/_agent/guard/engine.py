@@ -4,7 +4,7 @@ import os
 from time import monotonic, perf_counter, thread_time
 
 from .. import state
-from ..record._spec import CODE_HELPED, CODE_LEFT_OUT, CODE_VAIN
+from ..record._spec import CODE_HELPED, CODE_HOLDER, CODE_LEFT_OUT, CODE_VAIN
 from . import actions
 from . import memories as memory
 from .ahead import Ahead
@@ -26,6 +26,7 @@ SEARCHES = 60.0       # s between two walks over all objects
 TEXT = 900            # characters of an event
 MAX_EVENTS = 2000     # of a process
 MAX_ONCE = 200        # texts that are told once
+MAX_CONSOLE = 100     # lines of a process on its console; the events go on
 
 
 class Guard(Saving):
@@ -33,7 +34,7 @@ class Guard(Saving):
         self.policy, self.observer = policy, observer
         self.memories = memory.Memories(observer)
         self.lists, self.searched, self.searching = {}, -SEARCHES, 0.0
-        self.actions = actions.Actions(observer, self._watched)
+        self.actions = actions.Actions(observer, self._watched, self._held)
         self.ahead = {}             # name of a memory -> Ahead
         self.base = {}              # and what it held when the training had settled
         self.failures = {}          # (rule, number of the action) -> tries in vain; None: left out
@@ -43,6 +44,9 @@ class Guard(Saving):
         self.hooks = state.guard_hooks or Hooks()
         self.done = []              # texts of what was done, for who asks
         self.told = set()           # texts that are told once
+        self.holders = set()        # names of what was cleared
+        self.lines = 0              # on the console
+        self.readings = {}          # of the last look
         for name in self._names():
             self._watched(name)
 
@@ -88,6 +92,8 @@ class Guard(Saving):
         self.next = now + max(0 if self.near else self.policy.every, broke)
         self.observer.costs.add("guard", int(cost * 1e9))
         if readings:
+            if self.steps_looked == SETTLED:
+                self.warn_of_no_checkpoint(step)
             self._judge(step, now, readings)
 
     def _note(self, step, readings):
@@ -125,6 +131,7 @@ class Guard(Saving):
                 continue
             rule.held = True
             name, why = found
+            self.readings = readings
             used = readings[name].used if name else 0
             pending, rule.pending = rule.pending if held and rule.waited <= PATIENCE else (), ()
             if held and not pending and self._rests(rule, now, used):
@@ -224,22 +231,26 @@ class Guard(Saving):
 
     def _count(self, rule, number, action, outcome, tries, step):
         key = rule.name, number
-        if outcome in ("vain", "failed"):
+        if outcome in ("vain", "failed") and action[0] not in ("checkpoint", "stop"):   # these are tried to the end
             self.failures[key] = tries + 1
             if tries + 1 >= TRIES:
                 self.failures[key] = None
                 self._tell("%s: %s is left out from now on, it did not help %d times" % (rule.name, action[0], TRIES),
-                           step, code=CODE_LEFT_OUT)
+                           step, code=CODE_LEFT_OUT, console=True)
         elif outcome == "helped":
             self.failures.pop(key, None)
 
     def _alone(self, action, name, step):
         """What a policy has done whatever memory is like."""
-        self._one(name, action, step, "process", "")
+        self._one(name, action, step, "process", "", ordered=True)
 
-    def _one(self, rule, action, step, name, why):
+    def _one(self, rule, action, step, name, why, ordered=False):
         """helped, vain, done, unfit, failed, later."""
         verb = action[0]
+        if not ordered and verb in actions.TOUCHING and self._roomy(name):
+            self._once("%s: %s: not done, memory is below %.0f %% of its limit" % (rule, verb, 100 * self.policy.floor),
+                       step)
+            return "unfit"
         if self.policy.dry_run:
             self._tell("%s: would %s (%s)" % (rule, verb, why or name), step)
             return "done"
@@ -256,7 +267,7 @@ class Guard(Saving):
             self._once("%s: %s: not done, %s" % (rule, verb, no), step)
             return "unfit"
         except Exception as error:       # of a function that the policy names
-            self._tell("%s: %s failed: %r" % (rule, verb, error), step)
+            self._tell("%s: %s failed: %r" % (rule, verb, error), step, console=True)
             return "failed"
         took = perf_counter() - began
         return self._judged(rule, verb, said, (before, self._used(name, verb), took, name), step)
@@ -273,8 +284,22 @@ class Guard(Saving):
                 "freed" if freed >= 0 else "rose by", size(abs(freed)), inside, name, size(before), size(after),
                 verdict)
         self._tell("%s, %.1f ms" % (what, took * 1e3), step, before, after,
-                   {"helped": CODE_HELPED, "vain": CODE_VAIN}.get(outcome, 0))
+                   {"helped": CODE_HELPED, "vain": CODE_VAIN}.get(outcome, 0), console=True)
         return outcome
+
+    def _roomy(self, name):
+        """Whether a memory, or the tightest where it has no limit of its own, is so far from its limit that nothing of
+        the program's is touched."""
+        reading = self.readings.get(name)
+        if reading is None or not reading.limit:
+            reading = self.readings.get(memory.tightest(self.readings))
+        return reading is None or max(reading.used, reading.held or 0) < self.policy.floor * reading.limit
+
+    def _held(self, name):
+        """Something of that name was cleared: it holds what leaks."""
+        if name not in self.holders and len(self.holders) < MAX_ONCE:
+            self.holders.add(name)
+            state.event("guard", name[:TEXT], 0, 0, code=CODE_HOLDER)
 
     def _used(self, name, verb):
         """What tells whether an action helped: of a device what PyTorch holds, else what is used; and beside it what
@@ -288,12 +313,16 @@ class Guard(Saving):
         info = info and info()
         return reading.used, info.uordblks + info.hblkhd if info else 0
 
-    def _once(self, text, step):
+    def _once(self, text, step, code=0, console=False):
         if text not in self.told and len(self.told) < MAX_ONCE:
             self.told.add(text)
-            self._tell(text, step)
+            self._tell(text, step, code=code, console=console)
 
-    def _tell(self, text, step, a=0, b=0, code=0):
+    def _tell(self, text, step, a=0, b=0, code=0, console=False):
+        if console and self.lines <= MAX_CONSOLE:
+            self.lines += 1
+            actions.warn("guard: %s, step %d" % (text, step) if self.lines <= MAX_CONSOLE else
+                         "guard: what more is done is told in memgauge.events only")
         text = ("%s, step %d" % (text, step))[:TEXT]
         self.events += 1
         if self.events <= MAX_EVENTS:

@@ -1,12 +1,15 @@
 """What the program, or a framework's callback, has told the guard, and how a checkpoint is saved and the training
 stopped."""
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from .. import state
-from ..record._spec import CODE_STOPPED, CODE_WARNED, CODE_WEBHOOK
-from . import actions
+from ..record._spec import CODE_FAILED, CODE_STOPPED, CODE_WARNED, CODE_WEBHOOK
+from . import actions, weights
 from .lists import function
 
+NO_CHECKPOINT = "no function that saves a checkpoint is known (memgauge.guard(checkpoint=…), or " \
+                "`checkpoint: MODULE:FUNCTION` in the policy)"
+RESCUE_AGAIN = 60.0   # s until the weights are saved again: each time takes as long as writing them
 STOP_CODE = 75        # EX_TEMPFAIL (sysexits.h): start it again
 
 
@@ -46,6 +49,8 @@ class Hooks:
 class Saving:
     """The part of a Guard that tells, saves and stops."""
 
+    rescued = None        # when the weights were saved last
+
     def _say(self, verb, rule, why, step):
         text = "%s: %s, step %d" % (rule, why, step)
         if verb == "warn":
@@ -68,18 +73,40 @@ class Saving:
             self.stop(rule, why, step)      # the loop asks, and saves what it wants
             return "done"
         if hook is None:
-            self._once("%s: %s: not done, no function that saves a checkpoint is known (memgauge.guard(checkpoint=…), "
-                       "or `checkpoint: MODULE:FUNCTION` in the policy)" % (rule, verb), step)
+            self._once("%s: %s: NOT DONE, %s" % (rule, verb, NO_CHECKPOINT), step, code=CODE_FAILED, console=True)
+            self._second_way(rule, step)
             return "unfit"
         if self.hooks.framework:
             self.hooks.request(verb, "%s: %s" % (rule, why))
             self._tell("%s: %s is asked of %s (%s)" % (rule, verb, self.hooks.framework, why), step)
             return "done"
         if not self._saved(hook, rule, why, step):
+            self._second_way(rule, step)
             return "failed"
         if verb == "stop":
             self.stop(rule, why, step)
         return "done"
+
+    def warn_of_no_checkpoint(self, step):
+        """Early: later there may be no time to do something about it."""
+        saves = any(action[0] in ("checkpoint", "stop") for rule in self.policy.rules for action in rule.do)
+        if saves and not (self.hooks.checkpoint or self.hooks.polled or self._named()):
+            self._once("if memory runs out, this training can't be stopped with a checkpoint: %s" % NO_CHECKPOINT, step,
+                       code=CODE_WARNED, console=True)
+
+    def _second_way(self, rule, step):
+        """The weights alone, where they can be written: better than nothing, and no reason to stop."""
+        now = monotonic()
+        if self.rescued is not None and now - self.rescued < RESCUE_AGAIN:
+            return
+        self.rescued = now
+        try:
+            path = weights.save()
+        except Exception as error:
+            self._tell("%s: the weights could not be saved either: %r" % (rule, error), step, code=CODE_FAILED,
+                       console=True)
+            return
+        self._tell("%s: the weights alone are saved in %s" % (rule, path), step, console=True)
 
     def _named(self):
         if not self.policy.checkpoint:
@@ -95,9 +122,9 @@ class Saving:
         try:
             hook()
         except Exception as error:
-            self._tell("%s: the checkpoint failed: %r" % (rule, error), step)
+            self._tell("%s: THE CHECKPOINT FAILED: %r" % (rule, error), step, code=CODE_FAILED, console=True)
             return False
-        self._tell("%s: checkpoint saved in %.1f s (%s)" % (rule, perf_counter() - began, why), step)
+        self._tell("%s: checkpoint saved in %.1f s (%s)" % (rule, perf_counter() - began, why), step, console=True)
         return True
 
     def stop(self, rule, why, step):

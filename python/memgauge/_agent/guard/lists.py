@@ -21,7 +21,7 @@ class Watched:
         first, _, rest = name.partition(".")
         self.everywhere, self.parts = first == "*", rest.split(".")
         self.owners = []         # weak references
-        self.lengths = {}        # id of a container -> (its length, the step since which it has that)
+        self.seen = {}           # id of a container -> Seen
 
     def search(self):
         if self.everywhere and not any(owner() is not None for owner in self.owners):
@@ -42,25 +42,67 @@ class Watched:
 
     def look(self, step):
         """Notes the lengths at the end of a step."""
-        known, self.lengths = self.lengths, {}
+        known, self.seen = self.seen, {}
         for _, container in self.containers():
-            before = known.get(id(container))
-            length = len(container)
-            self.lengths[id(container)] = before if before and before[0] == length else (length, step)
+            seen = known.get(id(container))
+            if seen is None:
+                seen = Seen(step)
+            seen.note(len(container), step)
+            self.seen[id(container)] = seen
 
     def filled(self, step):
-        """Those that hold something and did not grow in the last steps: who fills them, an evaluation, has ended, and
-        so has its hook, since the training goes on. Then those that still grow, or are new to us."""
-        ready, waiting = [], []
-        for label, container in self.containers():
-            known = self.lengths.get(id(container))
+        """(ready, waiting, kept). ready: those that are known to leak, since they have grown again after a rest and
+        have never become shorter by themselves; who fills them, an evaluation, has ended, and so has its hook, since
+        the training goes on; and nobody but their owner refers to them, so that nobody is reading. waiting: those that
+        still grow, or are new to us. kept: those that may be in use."""
+        ready, waiting, kept = [], [], []
+        found = self.containers()
+        owner = {"x": []}
+        alone = _references([("", owner["x"])])[0]
+        for (label, container), references in zip(found, _references(found)):
+            seen = self.seen.get(id(container))
             if not len(container):
                 continue
-            if known is not None and known[0] == len(container) and known[1] < step:
-                ready.append((label, container))
-            else:
+            if seen is None or seen.length != len(container) or not seen.since < step:
                 waiting.append((label, container))
-        return ready, waiting
+            elif seen.bounded or seen.bursts < 2 or references > alone:
+                kept.append((label, container))
+            else:
+                ready.append((label, container))
+        return ready, waiting, kept
+
+    def cleared(self, container):
+        """It was us who made it shorter."""
+        seen = self.seen.get(id(container))
+        if seen is not None:
+            seen.length = 0
+
+
+class Seen:
+    """What was seen of a container."""
+
+    __slots__ = ("length", "since", "bursts", "resting", "bounded")
+
+    def __init__(self, step):
+        self.length, self.since = 0, step
+        self.bursts = 0          # times that it has grown, with a rest between
+        self.resting = True      # it has not grown since the look before
+        self.bounded = False     # the program has made it shorter: it looks after it itself
+
+    def note(self, length, step):
+        if length == self.length:
+            self.resting = True
+            return
+        if length < self.length:
+            self.bounded = True
+        elif self.resting:
+            self.bursts, self.resting = self.bursts + 1, False
+        self.length, self.since = length, step
+
+
+def _references(pairs):
+    """Of each container, with those of ours: the same number for all that only a dict refers to."""
+    return [sys.getrefcount(container) for _, container in pairs]
 
 
 def modules_of_torch():

@@ -4,6 +4,7 @@ import json
 import os
 
 VARIABLE = "MEMGAUGE_GUARD"
+FLOOR = 0.8       # of a limit: below it nothing of the program's is touched (internal/judge/guard, defaultFloor)
 
 
 class Rule:
@@ -30,7 +31,7 @@ class Policy:
         self.name, self.every, self.dry_run = told["name"], told["every"], told["dry_run"]
         self.rules = [Rule(rule) for rule in told["rules"]]
         self.clear, self.cap = told["clear"], [(c["list"], c["length"]) for c in told["cap"]]
-        self.checkpoint = told["checkpoint"]
+        self.checkpoint, self.floor = told["checkpoint"], told.get("floor", FLOOR)
 
 
 def from_environment():
