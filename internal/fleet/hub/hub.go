@@ -89,6 +89,7 @@ type Hub struct {
 	told   told
 	hellos hellos // for hello alone
 	askers askers
+	untold error // why others of this machine can't read where the hub is; for open and remember
 }
 
 // Identity is how others reach the hub.
@@ -168,7 +169,13 @@ func (h *Hub) open() (err error) {
 	} else if err := h.openServer(); err != nil {
 		return err
 	}
-	return h.tell()
+	if h.untold = h.tell(); errors.Is(h.untold, unix.ENOSPC) {
+		// what nodes ask for needs no file; remember writes it when there is room
+		h.o.Log.Warn("the disk is full: commands on this machine may not find the hub until it has room", "error",
+			h.untold)
+		return nil
+	}
+	return h.untold
 }
 
 // Prepare makes the hub's directory, or refuses it, before anything else is put there.
@@ -325,8 +332,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	if h.o.Keep != nil {
 		if err := h.makeRoom(ctx); ctx.Err() != nil {
 			return nil
-		} else if err != nil {
+		} else if err != nil && !h.full() {
 			return fmt.Errorf("hub: %w", err)
+		} else if err != nil { // watchRoom opens it when there is room; until then frames stay with their nodes
+			h.o.Log.Warn("the disk is full: nodes keep their rows until it has room", "error", err)
+			h.noteStream(err)
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
@@ -354,6 +364,9 @@ func (h *Hub) remember(ctx context.Context) error {
 }
 
 func (h *Hub) save() {
+	if h.untold != nil {
+		h.untold = h.tell()
+	}
 	if err := h.roster.save(); err != nil {
 		h.o.Log.Error("write the roster", "error", err)
 	}
