@@ -141,6 +141,26 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
+// TestHungSession: a session whose collector takes questions and answers none keeps no other session's rows waiting, and
+// the hub is told of it.
+func TestHungSession(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	m := newMachine(t, h, "n1")
+	x, y := m.train(1, 4, 0), m.train(2, 4, 0)
+	x.makes(10)
+	y.makes(20)
+	x.hangs()
+	m.start()
+	h.has(y)
+	y.makes(20)
+	h.has(y)
+	until(t, "a word of it", func() bool {
+		s := h.Status(t.Context())
+		return len(s.Nodes) == 1 && strings.Contains(s.Nodes[0].Trouble, "does not answer") && s.Nodes[0].Waits == 1
+	})
+}
+
 // run runs a node in this process until it ends by itself, or the test.
 func run(t *testing.T, s node.Settings, log *env.Buffer) <-chan error {
 	t.Helper()
