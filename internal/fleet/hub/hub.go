@@ -63,6 +63,8 @@ type Keeper interface {
 	// AppendAll returns when all rows would survive the death of the process; those that came before are left out.
 	// After an error the same batches come again.
 	AppendAll(ctx context.Context, batches []frame.Batch) error
+	// ID names what keeps the rows: nodes send all of theirs again to another. It may be "".
+	ID() string
 	// Counts are rows that were stored since the start, and those that were left out.
 	Counts() (stored, again int64)
 	// Parts names what a batch has rows in: each costs a file.

@@ -28,6 +28,7 @@ type Options struct {
 	Job     Job           // of sessions that don't say theirs
 	Session string        // directory of the one session to answer for; "": all of this machine's user
 	Allow   api.Rights    // of those that change something, what the user allows on the subjects for it
+	Resend  bool          // send all rows of its sessions once more
 	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger
 	// Machine gives what is seen of this machine, as JSON; nil where nobody watches it.
@@ -83,6 +84,8 @@ type Hello struct {
 type Welcome struct {
 	Keeps   bool   `json:"keeps"`             // whether rows are wanted
 	Frames  int    `json:"frames"`            // version of the frames that it takes; 0: 1
+	Schema  int    `json:"schema,omitempty"`  // the newest tables that it knows: outbox.Hub
+	Lake    string `json:"lake,omitempty"`    // the name of what keeps the rows
 	Refused string `json:"refused,omitempty"` // why the hub takes no notice of us
 }
 

@@ -161,6 +161,38 @@ func TestHungSession(t *testing.T) {
 	})
 }
 
+// TestHubLost: a hub whose directory is lost, and its lake in it, gets all rows again from nodes that are given its new
+// token, those of sessions that are over too.
+func TestHubLost(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	m := newMachine(t, h, "n1")
+	x, y := m.train(1, 4, 0), m.train(2, 4, 0)
+	x.makes(300)
+	y.makes(200)
+	m.start()
+	h.has(x, y)
+	y.end()
+	until(t, "the end of a session to be known", func() bool { return exists(filepath.Join(y.Dir, "end.json")) })
+	m.kill()
+	h.stop()
+	if err := os.RemoveAll(h.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	x.makes(100)
+	m.start()
+	h.has(x, y)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // run runs a node in this process until it ends by itself, or the test.
 func run(t *testing.T, s node.Settings, log *env.Buffer) <-chan error {
 	t.Helper()

@@ -21,6 +21,7 @@ type Settings struct {
 	Insecure bool
 	Shared   bool // the token may be readable by others: bus.SharedHint
 	Allow    []string
+	Resend   bool
 	Version  string // of this program
 }
 
@@ -40,7 +41,7 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 	if o.Job = JobFromEnv(env); s.Job != "" {
 		o.Job.Name = s.Job
 	}
-	o.Version = s.Version
+	o.Version, o.Resend = s.Version, s.Resend
 	o.Dial = bus.DialOptions{URL: s.Join, CA: s.CA, Plain: s.Insecure,
 		Key: filepath.Join(home, "fleet", Clean(o.Name)+".key")}
 	if s.Insecure {

@@ -46,6 +46,8 @@ type shipping struct {
 
 	mu     sync.Mutex
 	asked  bool
+	hub    outbox.Hub           // as it said last
+	resent map[string]bool      // by directory: sessions that are sent again, with Resend
 	busy   map[string]bool      // by directory: those
 	stuck  map[string]string    // by directory: why a session's rows wait
 	behind map[string]time.Time // by session: when the hub had all of it, for those that lag
@@ -56,7 +58,7 @@ type shipping struct {
 func (s *shipping) init(n *Node) {
 	s.n, s.want = n, make(chan struct{})
 	s.behind, s.lost = map[string]time.Time{}, map[string]map[string]int64{}
-	s.busy, s.stuck = map[string]bool{}, map[string]string{}
+	s.busy, s.stuck, s.resent = map[string]bool{}, map[string]string{}, map[string]bool{}
 	s.slots = map[bool]chan struct{}{true: make(chan struct{}, shipLive), false: make(chan struct{}, shipOver)}
 }
 
@@ -64,6 +66,9 @@ func (s *shipping) init(n *Node) {
 func (s *shipping) wanted(w Welcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if w.Keeps {
+		s.hub = outbox.Hub{Lake: w.Lake, Schema: w.Schema}
+	}
 	if !w.Keeps || s.asked {
 		return
 	}
@@ -254,7 +259,7 @@ func (s *shipping) leftOver(but string) (out []ask.Target) {
 		since = info.ModTime() // the key was made when the machine became a node
 	}
 	for _, t := range all {
-		begun, done := outbox.Begun(t.Dir())
+		begun, done := s.begun(t.Dir())
 		if t.Dir() != but && !done && (begun || t.About().Started.After(since)) && !t.IsLive() &&
 			!heldElsewhere(t.Dir()) {
 			out = append(out, t)
@@ -266,7 +271,7 @@ func (s *shipping) leftOver(but string) (out []ask.Target) {
 // ship sends what a session has that the hub has not.
 func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 	about := t.About()
-	if _, done := outbox.Begun(t.Dir()); done && !about.Live {
+	if _, done := s.begun(t.Dir()); done && !about.Live {
 		return nil
 	}
 	box, err := s.open(t)
@@ -275,9 +280,14 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 	}
 	defer box.Close()
 	if !about.Live {
+		// its collector may still answer, and not have stored the end yet: who opens it anew waits for that
+		s.n.sessions.forget(t.Dir())
 		defer s.n.sessions.forget(t.Dir())
 	}
 	defer func() { s.note(about.ID, box, err) }()
+	if err := s.meet(t, box); err != nil {
+		return err
+	}
 	for more := true; more || box.Waits(); {
 		if err := box.Send(ctx, s.n.conn.Ship); err != nil {
 			return err
@@ -290,7 +300,41 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 		}
 	}
 	if !about.Live && !t.IsLive() {
-		return box.Finish()
+		if err := box.Finish(); err != nil {
+			return err
+		}
+	}
+	if held := box.Held(); len(held) > 0 {
+		return remedy.Add(fmt.Errorf("the hub does not know %s, whose rows wait", strings.Join(held, ", ")),
+			"upgrade memgauge on the hub")
+	}
+	return nil
+}
+
+// begun is outbox.Begun. Of a session that is to be sent again nothing is done.
+func (s *shipping) begun(dir string) (begun, done bool) {
+	s.mu.Lock()
+	hub, again := s.hub, s.n.o.Resend && !s.resent[dir]
+	s.mu.Unlock()
+	begun, done = outbox.Begun(dir, hub)
+	return begun, done && !again
+}
+
+// meet tells an outbox whose hub it is for, and the log what comes of that.
+func (s *shipping) meet(t ask.Target, box *outbox.Box) error {
+	dir, before := t.Dir(), box.State()
+	s.mu.Lock()
+	hub, again := s.hub, s.n.o.Resend && !s.resent[dir]
+	s.mu.Unlock()
+	if err := box.Meet(hub, again && before.Rows > 0, t.About().Started); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.resent[dir] = s.n.o.Resend
+	s.mu.Unlock()
+	if before.After > 0 && box.State().After == 0 {
+		s.n.o.Log.Warn("all rows of a session are sent again: the hub has another lake, or --resend was said",
+			"session", t.Name())
 	}
 	return nil
 }
