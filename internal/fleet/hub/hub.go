@@ -214,11 +214,20 @@ func (h *Hub) openServer() error {
 	if h.Identity.Ask, err = h.keepToken(askFile, bus.Asks, pin); err != nil {
 		return err
 	}
+	var tokens []bus.Token
+	if !h.o.Insecure {
+		if tokens, err = h.readTokens(); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+	}
 	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.dir, Shared: h.o.SharedSecrets, Addr: h.o.Listen,
 		Join: h.Identity.Join, Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant,
 		MaxDisk: h.o.MaxDisk, Log: h.o.Log, Known: h.roster.known})
 	if err != nil {
 		return err
+	}
+	if tokens != nil {
+		h.server.Take(tokens...)
 	}
 	h.Identity.Addr = h.server.Addr()
 	if h.conn, err = h.server.Connect(); err != nil {
@@ -360,6 +369,7 @@ func (h *Hub) remember(ctx context.Context) error {
 			return remedy.Add(fmt.Errorf("hub: %w", bus.ErrLost),
 				"start it again: what was acknowledged is on its disk")
 		case <-tick.C:
+			h.reread()
 			h.save()
 		}
 	}

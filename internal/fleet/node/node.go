@@ -75,6 +75,7 @@ type Hello struct {
 	Jobs     []string `json:"jobs"`
 	Sessions int      `json:"sessions"`
 	Bye      bool     `json:"bye,omitempty"`     // it ends
+	Once     bool     `json:"once,omitempty"`    // it answers for one run, and for nothing when that is over
 	Refused  int64    `json:"refused,omitempty"` // questions, since it began
 
 	fanout.Shipping
@@ -225,7 +226,7 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 		return
 	}
 	host, _ := os.Hostname()
-	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
+	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye, Once: n.o.Session != ""}
 	h.Jobs, h.Sessions = n.sessions.jobs()
 	h.Jobs = h.Jobs[:min(len(h.Jobs), MaxJobs)]
 	h.Shipping, h.Refused = n.shipping.tell(), n.refused.Load()

@@ -51,7 +51,8 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 		return o, remedy.Add(errors.New("no --token-file"),
 			"memgauge hub prints the name of the file on its machine: copy it here, chmod 600")
 	}
-	o.Dial.Token, err = bus.ReadToken(s.Token, s.Shared)
+	o.Dial.Again = func() (bus.Token, error) { return bus.ReadToken(s.Token, s.Shared) }
+	o.Dial.Token, err = o.Dial.Again()
 	if err == nil && !o.Dial.Token.Lets(bus.Join) {
 		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token),
 			"take the hub's join.token")

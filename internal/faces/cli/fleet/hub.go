@@ -96,7 +96,7 @@ func (a *commands) hubCommand() *cobra.Command {
 	app.Check(f, "listen", app.Listens)
 	app.Check(f, "lake", lake.CheckLocation)
 	c.MarkFlagsRequiredTogether("cert", "key")
-	c.AddCommand(a.statusCommand())
+	c.AddCommand(a.statusCommand(), a.tokenCommand(), a.forgetCommand())
 	return c
 }
 
@@ -302,7 +302,7 @@ func (a *commands) status(ctx context.Context, addr string, asJSON bool) error {
 	} else {
 		err = a.writeStatus(s)
 	}
-	if down := s.Total - s.Up; err == nil && a.Hub.Strict && down > 0 {
+	if down := s.Total - s.Up - s.Ended; err == nil && a.Hub.Strict && down > 0 {
 		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, s.Total), ""))
 	}
 	return err
@@ -334,6 +334,8 @@ func (a *commands) writeStatus(s hub.Status) error {
 		state := "missing"
 		if n.Up {
 			state = "connected"
+		} else if n.Ended {
+			state = "ended"
 		}
 		l.Rows = append(l.Rows, []any{n.Name, state, units.Age(n.Seen, now), strings.Join(n.Jobs, ", "),
 			int64(n.Sessions), int64(n.Kept), behind(n), n.Version})
