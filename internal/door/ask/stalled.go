@@ -65,8 +65,8 @@ func (l live) stalls(ctx context.Context) error {
 			continue
 		}
 		if err := l.nod(ctx); errors.Is(err, ErrStalled) {
-			return remedy.Add(err, fmt.Sprintf("process %d hangs: kill -9 %d has another begin, and no row is lost", pid,
-				pid))
+			return remedy.Add(err,
+				fmt.Sprintf("process %d hangs: kill -9 %d has another begin, and no row is lost", pid, pid))
 		}
 	}
 }

@@ -29,7 +29,7 @@ type DialOptions struct {
 	Again   func() (Token, error) // reads the token anew for each attempt: the hub may have another; nil: it stays
 	Node    string                // for a node: its name
 	Key     string                // for a node: the file of its key, which is made if it is not there
-	CA      string                // file with the authorities of the hub's certificate; "": the token's pin, or the machine's
+	CA      string                // file with the authorities of the hub's certificate; "": the pin, or the machine's
 	Plain   bool                  // without TLS: a hub with --insecure on this machine
 	Patient bool                  // goes on trying where the hub is away
 	State   func(up bool, err error)

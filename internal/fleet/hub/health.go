@@ -13,7 +13,7 @@ import (
 const healthTime = 2 * time.Second
 
 // ServeHealth answers GET /healthz at an address until ctx ends: 200 where the hub's bus carries, else 503. A hub whose
-// disk is full is healthy: to start it anew would help nobody. There is nothing else to be had, so no token is asked for.
+// disk is full is healthy: to start it anew would help nobody. Nothing else is to be had, so no token is asked for.
 func (h *Hub) ServeHealth(ctx context.Context, addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

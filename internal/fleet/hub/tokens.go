@@ -21,8 +21,8 @@ const (
 	maxForget  = 4 << 10   // bytes of it
 )
 
-// Rotate makes a new token for a role in the hub's directory. The one before stays valid beside it, unless now says that
-// it may not: those that are connected stay so.
+// Rotate makes a new token for a role in the hub's directory. The one before stays valid beside it, unless now says
+// that it may not: those that are connected stay so.
 func (o Options) Rotate(role bus.Role, now bool) error {
 	dir, err := o.existing()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestTokensRotate: a new token lets nodes in beside the one before, until it is rotated once more; a node that reads its
-// file again goes on with what is in it.
+// TestTokensRotate: a new token lets nodes in beside the one before, until it is rotated once more; a node that reads
+// its file again goes on with what is in it.
 func TestTokensRotate(t *testing.T) {
 	h, stop := running(t, Options{Dir: t.TempDir()})
 	defer stop()

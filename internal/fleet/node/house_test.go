@@ -167,8 +167,13 @@ func (x *training) hangs() { x.hung.Store(true) }
 
 func (m *machine) train(pid, ranks int32, maxDisk int64) *training {
 	m.t.Helper()
+	return m.trainAs("llama", pid, ranks, maxDisk)
+}
+
+func (m *machine) trainAs(name string, pid, ranks int32, maxDisk int64) *training {
+	m.t.Helper()
 	m.t.Setenv("MEMGAUGE_HOME", m.home)
-	s, err := session.Create(session.Options{Name: "llama"})
+	s, err := session.Create(session.Options{Name: name})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type Options struct {
 	Job     Job           // of sessions that don't say theirs
 	Session string        // directory of the one session to answer for; "": all of this machine's user
 	Allow   api.Rights    // of those that change something, what the user allows on the subjects for it
+	From    Settings      // that they were made of
 	Resend  bool          // send all rows of its sessions once more
 	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger

@@ -274,6 +274,9 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 	if _, done := s.begun(t.Dir()); done && !about.Live {
 		return nil
 	}
+	if known, err := s.learn(ctx, t); err != nil || !known {
+		return err
+	}
 	box, err := s.open(t)
 	if err != nil {
 		return err

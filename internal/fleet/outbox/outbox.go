@@ -83,6 +83,17 @@ func Begun(dir string, h Hub) (begun, done bool) {
 	return err == nil && s.Next != nil, err == nil && s.Done && !other
 }
 
+// Named reports whether rows of the session in dir were made frames of, which bear its job.
+func Named(dir string) bool {
+	at, err := rootdir.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer at.Close()
+	s, err := readState(at)
+	return err != nil || len(s.Next) > 0
+}
+
 func (h Hub) schema() int { return cmp.Or(h.Schema, schemaUnsaid) }
 
 // Open takes the outbox of the session in dir. The job stays that of its first rows; the node may get another name once
@@ -111,6 +122,10 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 	}
 	if err == nil && b.state.Node != node {
 		err = b.rename(node)
+	}
+	if err == nil && b.state.Job != job && b.made == nil && len(b.state.Next) == 0 {
+		b.state.Job = job
+		err = b.keep(b.state)
 	}
 	if err != nil {
 		_ = b.Close()

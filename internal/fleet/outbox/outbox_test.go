@@ -164,8 +164,8 @@ func sendAll(t *testing.T, dir string, db *store.DB, to Hub, h *hub) *Box {
 	return b
 }
 
-// TestTablesAreHeld: rows of tables that a hub does not know wait, and those of others don't. A hub that knows them gets
-// each once.
+// TestTablesAreHeld: rows of tables that a hub does not know wait, and those of others don't. A hub that knows them
+// gets each once.
 func TestTablesAreHeld(t *testing.T) {
 	dir := t.TempDir()
 	db := opened(t, dir)
@@ -208,8 +208,8 @@ func TestTablesAreHeld(t *testing.T) {
 	}
 }
 
-// TestAnotherLake: a lake that has none of the session's rows gets all of them, also those that were about to be sent to
-// the one before; and nothing is sent twice to one that is the same.
+// TestAnotherLake: a lake that has none of the session's rows gets all of them, also those that were about to be sent
+// to the one before; and nothing is sent twice to one that is the same.
 func TestAnotherLake(t *testing.T) {
 	dir := t.TempDir()
 	db := opened(t, dir)

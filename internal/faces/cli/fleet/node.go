@@ -42,7 +42,7 @@ func (a *commands) nodeCommand() *cobra.Command {
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"also answer what changes trainings: eval, record, snapshot; eval means all three")
 	f.BoolVar(&o.Resend, "resend", false,
-		"send all rows of this machine's sessions once more, after a hub has lost them: what its lake still has is there twice")
+		"send all rows once more, after a hub has lost some: what its lake still has is there twice then")
 	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
 	return c
 }

@@ -55,8 +55,8 @@ func (a *commands) rotateCommand() *cobra.Command {
 		Use:         "rotate",
 		Annotations: app.AboutNoSession(),
 		Short:       "Make a new token, beside which the one before stays valid until the next rotation",
-		Long: "Writes a new token into the hub's file. The hub takes it within 10 s, and nodes read their file again\n" +
-			"for each connection that they make: copy it to them, and rotate once more when all have it.",
+		Long: "Writes a new token into the hub's file. The hub takes it within 10 s, and nodes read their file\n" +
+			"again for each connection that they make: copy it to them, and rotate once more when all have it.",
 		Example: "  memgauge hub token rotate\n  memgauge hub token rotate --role ask --now",
 		Args:    app.Alone,
 	}
@@ -87,8 +87,8 @@ func (a *commands) forgetCommand() *cobra.Command {
 		Use:         "forget NODE",
 		Annotations: app.AboutNoSession(),
 		Short:       "Have this machine's hub forget a node that is gone: nobody misses it, and its name is free",
-		Long: "The hub does it within 10 s, or when it is started, and says so in its log; one that is connected is not\n" +
-			"forgotten. The node's rows stay in the lake.",
+		Long: "The hub does it within 10 s, or when it is started, and says so in its log; one that is connected is\n" +
+			"not forgotten. The node's rows stay in the lake.",
 		Example: "  memgauge hub forget gpu-17\n  memgauge hub forget gpu-17 --dir /data/hub",
 		Args:    cobra.ExactArgs(1),
 	}
