@@ -78,7 +78,7 @@ func find(ctx context.Context, s *session.Session, apart bool) (database, error)
 	if s.Live() {
 		err := wake(ctx, s)
 		if err == nil {
-			return live{api.NewClient(s.Socket())}, nil
+			return live{api.NewClient(s.Socket()), s.Socket()}, nil
 		}
 		if s.Live() {
 			if b, rerr := reading(apart)(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil &&
@@ -115,13 +115,13 @@ func (o *opened) settle() {
 // through sends a request to whoever has the database. Where a collector ends under it, who has it then is asked:
 // another collector, or this process, which finishes the session first. This is the one place where that happens. anew
 // says whether the answer can begin again.
-func (o *opened) through(ctx context.Context, anew func() bool, ask func(database) error) error {
+func (o *opened) through(ctx context.Context, anew func() bool, ask func(context.Context, database) error) error {
 	return retry(ctx, anew, func() error {
 		db, err := o.database(ctx)
 		if err != nil {
 			return err
 		}
-		if err = ask(db); errors.Is(err, api.ErrBroken) {
+		if err = asking(ctx, db, ask); errors.Is(err, api.ErrBroken) {
 			o.leave(db)
 		}
 		return err
@@ -129,9 +129,9 @@ func (o *opened) through(ctx context.Context, anew func() bool, ask func(databas
 }
 
 // from is through for an answer that is a value.
-func from[T any](ctx context.Context, o *opened, ask func(database) (T, error)) (v T, err error) {
-	err = o.through(ctx, always, func(db database) (err error) {
-		v, err = ask(db)
+func from[T any](ctx context.Context, o *opened, ask func(context.Context, database) (T, error)) (v T, err error) {
+	err = o.through(ctx, always, func(ctx context.Context, db database) (err error) {
+		v, err = ask(ctx, db)
 		return err
 	})
 	return v, err
@@ -165,28 +165,28 @@ func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 	if q.Note != nil {
 		ctx = context.WithValue(ctx, noted{}, true)
 	}
-	return o.through(ctx, out.anew, func(db database) error { return db.Query(ctx, q, out) })
+	return o.through(ctx, out.anew, func(ctx context.Context, db database) error { return db.Query(ctx, q, out) })
 }
 
 // Tables describes the tables.
 func (o *opened) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	return from(ctx, o, func(db database) ([]model.Table, error) { return db.Tables(ctx, all) })
+	return from(ctx, o, func(ctx context.Context, db database) ([]model.Table, error) { return db.Tables(ctx, all) })
 }
 
 // Summary implements api.Session.
 func (o *opened) Summary(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db database) (api.Summary, error) { return db.Summary(ctx) })
+	return from(ctx, o, func(ctx context.Context, db database) (api.Summary, error) { return db.Summary(ctx) })
 }
 
 // Outcome returns the summary of a finished session with its verdict.
 func (o *opened) Outcome(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db database) (api.Summary, error) { return db.Outcome(ctx) })
+	return from(ctx, o, func(ctx context.Context, db database) (api.Summary, error) { return db.Outcome(ctx) })
 }
 
 // Events calls take for each event.
 func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error {
 	some := false
-	return o.through(ctx, func() bool { return !some }, func(db database) error {
+	return o.through(ctx, func() bool { return !some }, func(ctx context.Context, db database) error {
 		return db.Events(ctx, q, func(e api.Event) error {
 			some = true
 			return take(e)
@@ -197,17 +197,17 @@ func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.
 // Leak judges the session: where it has ended, all of it.
 func (o *opened) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
 	o.settle()
-	return from(ctx, o, func(db database) (detect.Report, error) { return db.Leak(ctx, q) })
+	return from(ctx, o, func(ctx context.Context, db database) (detect.Report, error) { return db.Leak(ctx, q) })
 }
 
 // OOM predicts when memory runs out.
 func (o *opened) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
-	return from(ctx, o, func(db database) (*monitor.Report, error) { return db.OOM(ctx, q) })
+	return from(ctx, o, func(ctx context.Context, db database) (*monitor.Report, error) { return db.OOM(ctx, q) })
 }
 
 // Census takes a census of live processes: what holds their memory.
 func (o *opened) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
-	return from(ctx, o, func(db database) (api.CensusReply, error) { return db.Census(ctx, q) })
+	return from(ctx, o, func(ctx context.Context, db database) (api.CensusReply, error) { return db.Census(ctx, q) })
 }
 
 // Where lists the job's bytes.

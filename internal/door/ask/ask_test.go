@@ -349,7 +349,7 @@ func TestWhoComesNextAnswers(t *testing.T) {
 func TestTheEndIsJudgedWhole(t *testing.T) {
 	s := orphan(t, 5)
 	finish(t, s)
-	o := &opened{Job: service.Job{S: s}, db: live{api.NewClient(filepath.Join(t.TempDir(), "nobody"))}}
+	o := &opened{Job: service.Job{S: s}, db: live{Client: api.NewClient(filepath.Join(t.TempDir(), "nobody"))}}
 	defer o.Close()
 	o.settle()
 	if o.db != nil {

@@ -30,7 +30,12 @@ func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 		case <-time.After(finishPoll):
 		}
 	}
-	sum, err := api.NewClient(s.Socket()).Finish(ctx)
+	var sum api.Summary
+	collector := live{api.NewClient(s.Socket()), s.Socket()}
+	err := collector.watched(ctx, func(ctx context.Context) (err error) {
+		sum, err = collector.Finish(ctx)
+		return err
+	})
 	if err != nil {
 		return summarizeHere(ctx, s)
 	}

@@ -66,7 +66,10 @@ func listens(ctx context.Context, s *session.Session) (up, dying bool) {
 }
 
 // live is a client of a collector.
-type live struct{ *api.Client }
+type live struct {
+	*api.Client
+	socket string
+}
 
 // Outcome is no more than the summary while the session lives.
 func (l live) Outcome(ctx context.Context) (api.Summary, error) { return l.Summary(ctx) }

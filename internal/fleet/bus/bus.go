@@ -122,7 +122,9 @@ var (
 )
 
 const (
-	dialTime  = 5 * time.Second        // a connection with TLS across an ocean takes one
-	retryWait = 500 * time.Millisecond // between attempts to reach a hub that is away; 1,000 nodes are 2,000 a second
-	retrySkew = 500 * time.Millisecond // at most so much more, by chance, so that they don't come at once
+	dialTime = 5 * time.Second // a connection with TLS across an ocean takes one
+	// retryFirst is the wait after the first attempt to reach a hub that is away or refuses us; each is twice as long
+	// as the one before, up to retryMost, where 1,000 nodes make some 80 attempts a second.
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 16 * time.Second
 )

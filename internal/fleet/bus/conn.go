@@ -2,14 +2,16 @@ package bus
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,11 +26,12 @@ import (
 type DialOptions struct {
 	URL     string // host:port or nats://host:port
 	Token   Token
-	Node    string // for a node: its name
-	Key     string // for a node: the file of its key, which is made if it is not there
-	CA      string // file with the authorities of the hub's certificate; "": the token's pin, or the machine's
-	Plain   bool   // without TLS: a hub with --insecure on this machine
-	Patient bool   // goes on trying where the hub is away
+	Again   func() (Token, error) // reads the token anew for each attempt: the hub may have another; nil: it stays
+	Node    string                // for a node: its name
+	Key     string                // for a node: the file of its key, which is made if it is not there
+	CA      string                // file with the authorities of the hub's certificate; "": the pin, or the machine's
+	Plain   bool                  // without TLS: a hub with --insecure on this machine
+	Patient bool                  // goes on trying where the hub is away
 	State   func(up bool, err error)
 
 	hub bool // see DialExternal
@@ -50,7 +53,7 @@ type Conn struct {
 
 // Dial connects.
 func Dial(o DialOptions) (*Conn, error) {
-	place := rand.Text()
+	place := crand.Text()
 	opts, err := o.options(place)
 	if err != nil {
 		return nil, err
@@ -89,7 +92,7 @@ func (o DialOptions) options(place string) ([]nats.Option, error) {
 		opts = append(opts, nats.Secure(conf), nats.TLSHandshakeFirst())
 	}
 	if o.Node == "" {
-		return append(opts, nats.UserInfo(askUser+place, o.Token.Secret), nats.CustomInboxPrefix(askInbox(place))), nil
+		return append(opts, o.as(askUser+place), nats.CustomInboxPrefix(askInbox(place))), nil
 	}
 	key, err := nodeKey(o.Key)
 	if err != nil {
@@ -99,8 +102,20 @@ func (o DialOptions) options(place string) ([]nats.Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the node's key: %w", err)
 	}
-	return append(opts, nats.Name(o.Node), nats.UserInfo(nodeUser+o.Node, o.Token.Secret),
+	return append(opts, nats.Name(o.Node), o.as(nodeUser+o.Node),
 		nats.Nkey(public, key.Sign), nats.CustomInboxPrefix(inbox(nodeUser+token(o.Node)))), nil
+}
+
+// as is who we are, with the token as it is then.
+func (o DialOptions) as(user string) nats.Option {
+	return nats.UserInfoHandler(func() (string, string) {
+		if o.Again != nil {
+			if t, err := o.Again(); err == nil && t.Role == o.Token.Role {
+				return user, t.Secret
+			}
+		}
+		return user, o.Token.Secret
+	})
 }
 
 // withCreds is for a NATS of the user's: credentials say who it is, and TLS comes after NATS's first words.
@@ -162,7 +177,7 @@ func makeKey(dir *rootdir.Dir, name string) ([]byte, error) {
 func dial(url string, opts ...nats.Option) (*Conn, error) {
 	lost := make(chan struct{})
 	opts = append([]nats.Option{nats.ClosedHandler(func(*nats.Conn) { close(lost) }), nats.MaxReconnects(-1),
-		nats.ReconnectWait(retryWait), nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1),
+		nats.CustomReconnectDelay(backOff), nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, opts...)
 	nc, err := nats.Connect(url, opts...)
@@ -175,6 +190,12 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{nc: nc, js: js, lost: lost, kept: kept{waiting: map[string]*sent{}}}, nil
+}
+
+// backOff is the wait after so many attempts, half of it by chance: nodes that a hub has lost together come apart.
+func backOff(attempts int) time.Duration {
+	most := min(retryFirst<<min(max(attempts-1, 0), 16), retryMost)
+	return most/2 + rand.N(most/2)
 }
 
 // serverError begins what a NATS server says of an error.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,6 +51,7 @@ type Server struct {
 	ns       *server.Server
 	internal string // password of the hub's own connection
 	js       *server.JetStreamConfig
+	tokens   atomic.Pointer[[]Token]
 	stuck    atomic.Bool  // the stream could not write
 	letIn    atomic.Int64 // connections of those who are known, at the last look
 
@@ -126,6 +128,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{},
 		floods: map[string]time.Time{}, askers: map[uint64]*asker{}, places: map[string]*place{},
 		over: make(chan struct{})}
+	s.Take(o.Join, o.Ask)
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
@@ -155,6 +158,14 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	s.work.Go(s.watch)
 	return s, nil
+}
+
+// Take says which tokens let their holders in from now on. Who is connected stays so.
+func (s *Server) Take(tokens ...Token) { s.tokens.Store(&tokens) }
+
+// lets says whether a secret is that of a token for a role.
+func (s *Server) lets(role Role, secret string) bool {
+	return slices.ContainsFunc(*s.tokens.Load(), func(t Token) bool { return t.Role == role && t.is(secret) })
 }
 
 // Addr is where it listens.
@@ -249,7 +260,7 @@ func (s *Server) user(name, secret, key, sig string, c server.ClientAuthenticati
 	switch {
 	case name == hubUser && (Token{Secret: s.internal}).is(secret):
 		return &server.User{Username: hubUser}, ""
-	case strings.HasPrefix(name, askUser) && (s.o.Insecure || s.o.Ask.is(secret)):
+	case strings.HasPrefix(name, askUser) && (s.o.Insecure || s.lets(Asks, secret)):
 		place := strings.TrimPrefix(name, askUser)
 		if CheckID(place) != nil {
 			return nil, whyPlace
@@ -258,7 +269,7 @@ func (s *Server) user(name, secret, key, sig string, c server.ClientAuthenticati
 			return nil, whyAskers
 		}
 		return &server.User{Username: name, Permissions: s.mayAsk(place)}, ""
-	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
+	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.lets(Join, secret):
 		return nil, whyToken
 	}
 	node := strings.TrimPrefix(name, nodeUser)

@@ -21,6 +21,7 @@ type Node struct {
 	Instances []string  `json:"instances"` // processes that answer for it now
 	Seen      time.Time `json:"seen"`
 	Up        bool      `json:"up"`
+	Ended     bool      `json:"ended,omitempty"` // it was there for one run, which is over: nobody misses it
 	Jobs      []string  `json:"jobs"`
 	Sessions  int       `json:"sessions"`
 	Refused   int64     `json:"refused"` // questions, by those processes
@@ -266,6 +267,7 @@ func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string
 		}
 		late := slices.ContainsFunc(n.Instances, func(i string) bool { return wanted[n.Name+"/"+i] })
 		switch why := failed[n.Name]; {
+		case n.Ended:
 		case !n.Up:
 			list = append(list, Missing{n.Name, n.Seen, "it is not connected"})
 		case late:

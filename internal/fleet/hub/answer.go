@@ -77,6 +77,7 @@ type Status struct {
 	Nodes   []fanout.Node `json:"nodes"`
 	Total   int           `json:"nodes_known"` // of which Nodes has the first, within a message
 	Up      int           `json:"nodes_connected"`
+	Ended   int           `json:"nodes_ended"` // that were there for one run, which is over
 
 	Aside     []string `json:"set_aside"`      // files in the lake that were damaged or none of its own; the newest
 	AsideMore int      `json:"set_aside_more"` // those before
@@ -137,6 +138,8 @@ func (h *Hub) Status(ctx context.Context) Status {
 	for _, n := range list {
 		if n.Up {
 			s.Up++
+		} else if n.Ended {
+			s.Ended++
 		}
 		if n.Refused > 0 {
 			s.Refused[whyQuestion] += n.Refused

@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Bounds of what a node says of itself. All of it is kept for each of maxNodes, written to the disk every 10 s, and
@@ -126,7 +127,11 @@ func (h *Hub) hello(m bus.Msg) {
 		h.reply(m, node.Welcome{Refused: cut(err.Error(), keptTrouble)})
 		return
 	}
-	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version}) // it is known now
+	w := node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version, Schema: table.Latest()} // it is known now
+	if h.o.Keep != nil {
+		w.Lake = h.o.Keep.ID()
+	}
+	h.reply(m, w)
 }
 
 // errFormer is told to nodes whose frames have an older form: they keep the rows, and send them when they are upgraded.

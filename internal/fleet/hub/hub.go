@@ -63,6 +63,8 @@ type Keeper interface {
 	// AppendAll returns when all rows would survive the death of the process; those that came before are left out.
 	// After an error the same batches come again.
 	AppendAll(ctx context.Context, batches []frame.Batch) error
+	// ID names what keeps the rows: nodes send all of theirs again to another. It may be "".
+	ID() string
 	// Counts are rows that were stored since the start, and those that were left out.
 	Counts() (stored, again int64)
 	// Parts names what a batch has rows in: each costs a file.
@@ -89,6 +91,7 @@ type Hub struct {
 	told   told
 	hellos hellos // for hello alone
 	askers askers
+	untold error // why others of this machine can't read where the hub is; for open and remember
 }
 
 // Identity is how others reach the hub.
@@ -168,7 +171,13 @@ func (h *Hub) open() (err error) {
 	} else if err := h.openServer(); err != nil {
 		return err
 	}
-	return h.tell()
+	if h.untold = h.tell(); errors.Is(h.untold, unix.ENOSPC) {
+		// what nodes ask for needs no file; remember writes it when there is room
+		h.o.Log.Warn("the disk is full: commands on this machine may not find the hub until it has room", "error",
+			h.untold)
+		return nil
+	}
+	return h.untold
 }
 
 // Prepare makes the hub's directory, or refuses it, before anything else is put there.
@@ -205,11 +214,20 @@ func (h *Hub) openServer() error {
 	if h.Identity.Ask, err = h.keepToken(askFile, bus.Asks, pin); err != nil {
 		return err
 	}
+	var tokens []bus.Token
+	if !h.o.Insecure {
+		if tokens, err = h.readTokens(); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+	}
 	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.dir, Shared: h.o.SharedSecrets, Addr: h.o.Listen,
 		Join: h.Identity.Join, Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant,
 		MaxDisk: h.o.MaxDisk, Log: h.o.Log, Known: h.roster.known})
 	if err != nil {
 		return err
+	}
+	if tokens != nil {
+		h.server.Take(tokens...)
 	}
 	h.Identity.Addr = h.server.Addr()
 	if h.conn, err = h.server.Connect(); err != nil {
@@ -325,8 +343,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	if h.o.Keep != nil {
 		if err := h.makeRoom(ctx); ctx.Err() != nil {
 			return nil
-		} else if err != nil {
+		} else if err != nil && !h.full() {
 			return fmt.Errorf("hub: %w", err)
+		} else if err != nil { // watchRoom opens it when there is room; until then frames stay with their nodes
+			h.o.Log.Warn("the disk is full: nodes keep their rows until it has room", "error", err)
+			h.noteStream(err)
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
@@ -348,12 +369,16 @@ func (h *Hub) remember(ctx context.Context) error {
 			return remedy.Add(fmt.Errorf("hub: %w", bus.ErrLost),
 				"start it again: what was acknowledged is on its disk")
 		case <-tick.C:
+			h.reread()
 			h.save()
 		}
 	}
 }
 
 func (h *Hub) save() {
+	if h.untold != nil {
+		h.untold = h.tell()
+	}
 	if err := h.roster.save(); err != nil {
 		h.o.Log.Error("write the roster", "error", err)
 	}

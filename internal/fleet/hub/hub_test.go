@@ -28,6 +28,7 @@ func (k kept) AppendAll(_ context.Context, list []frame.Batch) error {
 	return nil
 }
 
+func (k kept) ID() string                    { return "kept" }
 func (k kept) Counts() (stored, again int64) { return 0, 0 }
 func (k kept) Parts(frame.Batch) []string    { return []string{"one"} }
 func (k kept) Refused() map[string]int64     { return nil }

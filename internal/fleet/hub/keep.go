@@ -50,13 +50,18 @@ func (h *Hub) watchRoom(ctx context.Context) {
 		if err == nil && ctx.Err() == nil {
 			err = h.makeRoom(ctx)
 		}
-		h.counts.Lock()
-		h.counts.streamError = said(err)
-		h.counts.Unlock()
+		h.noteStream(err)
 		if err != nil && ctx.Err() == nil {
 			h.o.Log.Error("the stream of frames", "error", err)
 		}
 	}
+}
+
+// noteStream says in the status why frames are not taken.
+func (h *Hub) noteStream(err error) {
+	h.counts.Lock()
+	defer h.counts.Unlock()
+	h.counts.streamError = said(err)
 }
 
 // makeRoom bounds the stream: by what the user said, and by what the disk has. Frames beyond it are refused, and stay
@@ -101,6 +106,12 @@ func (h *Hub) free() (int64, error) {
 		return 0, fmt.Errorf("look at the disk: %w", err)
 	}
 	return int64(fs.Bavail) * fs.Bsize, nil
+}
+
+// full says that the hub's own disk has no room for frames.
+func (h *Hub) full() bool {
+	free, err := h.free()
+	return h.server != nil && err == nil && free < spare
 }
 
 // handBytes bounds what is handed to the keeper at once, in bytes of rows unpacked: 4 MiB of frames as nodes make them

@@ -28,6 +28,8 @@ var (
 	errKey       = errors.New("the node's key has too many names")
 	errFull      = errors.New("there are too many nodes")
 	errHasty     = errors.New("too many new nodes in a short time")
+	errNoNode    = errors.New("the hub knows no such node")
+	errHere      = errors.New("the node is connected: end it first")
 	errUnkept    = errors.New("the roster can't be written")
 )
 

@@ -60,13 +60,41 @@ type child struct {
 	dir  string
 	addr string
 	cmd  *exec.Cmd
-	said bytes.Buffer
+	said words
 }
+
+// words are what children have written, while the last goes on.
+type words struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *words) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *words) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// has says whether a text came since the last child was started.
+func (s *words) has(text string) bool {
+	all := s.String()
+	return strings.Contains(all[strings.LastIndex(all, childBegins)+1:], text)
+}
+
+// childBegins stands before what each child says.
+const childBegins = "\n--- the next hub\n"
 
 func (c *child) start() {
 	c.t.Helper()
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), hubChild+"="+c.dir+"="+c.addr)
+	fmt.Fprint(&c.said, childBegins)
 	c.cmd.Stderr = &c.said
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -149,6 +177,7 @@ type session struct {
 	ranks   int32
 	step    int64
 	shipped atomic.Int64
+	refused atomic.Int64
 }
 
 var clock = time.Date(2026, 1, 1, 10, 50, 0, 0, time.UTC)
@@ -201,7 +230,9 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 	defer box.Close()
 	send := func(ctx context.Context, data []byte) error {
 		err := s.conn.Ship(ctx, data)
-		if err == nil {
+		if err != nil {
+			s.refused.Add(1)
+		} else {
 			s.shipped.Add(1)
 			if rand.N(20) == 0 {
 				return errors.New("the node dies before it knows")
@@ -223,16 +254,12 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 // are 20 minutes apart, and one job's second session has another number of ranks. Every row is in the lake once.
 func TestRowsReachTheLakeOnce(t *testing.T) {
 	kills := env.Times(3, 20)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	c := &child{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	c := &child{t: t, dir: t.TempDir(), addr: freeAddr(t)}
 	c.start()
 	defer func() { c.kill() }()
 	w := newWire(t, c.addr)
 	var join bus.Token
+	var err error
 	until(t, "the token", func() bool { join, err = bus.ReadToken(JoinToken(c.dir), false); return err == nil })
 	list := []*session{{id: "s1", node: "n1", ranks: 4}, {id: "s2", node: "n2", ranks: 4, ahead: 10 * time.Minute},
 		{id: "s3", node: "n2", ranks: 3, ahead: -10 * time.Minute}}
@@ -311,15 +338,7 @@ func inLake(t *testing.T, where string) string {
 // TestFullDisk: when the hub's disk is full, frames are refused and nothing that was taken is lost; when there is room
 // again, they are taken.
 func TestFullDisk(t *testing.T) {
-	env.Root(t)
-	dir := filepath.Join(t.TempDir(), "small")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=80m"); err != nil {
-		env.Missing(t, "root", fmt.Errorf("a small file system: %w", err))
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	dir := smallDisk(t, "80m")
 	h, stop := running(t, Options{Dir: dir, Keep: kept{make(chan frame.Header, 64)}})
 	defer stop()
 	c := dial(t, h, "n1")
@@ -345,6 +364,112 @@ func TestFullDisk(t *testing.T) {
 	if rows := h.Status(t.Context()).Rows; rows != int64(n) {
 		t.Errorf("%d rows were kept of %d; %s", rows, n, text)
 	}
+}
+
+// TestWholeHubOnAFullDisk: a hub whose disk runs full while nodes ship, with the lake on it, goes on, starts again on
+// that full disk and says what is missing; when there is room every row is in the lake once.
+func TestWholeHubOnAFullDisk(t *testing.T) {
+	env.Long(t, "a hub looks at its disk every 5 s, and nodes wait between attempts: 20 s a round")
+	c := &child{t: t, dir: smallDisk(t, "120m"), addr: freeAddr(t)}
+	c.start()
+	defer func() {
+		if c.kill(); t.Failed() {
+			t.Log(c.said.String())
+		}
+	}()
+	var join bus.Token
+	var err error
+	until(t, "the token", func() bool { join, err = bus.ReadToken(JoinToken(c.dir), false); return err == nil })
+	s := &session{t: t, id: "s1", node: "n1", ranks: 4, dir: t.TempDir()}
+	s.conn, err = bus.Dial(bus.DialOptions{URL: c.addr, Token: join, Node: s.node, Patient: true,
+		Key: filepath.Join(t.TempDir(), "n1.key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.conn.Close()
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() { s.live(over) })
+	for range env.Times(1, 5) {
+		have := s.shipped.Load()
+		until(t, "frames to be shipped", func() bool { return s.shipped.Load() > have+20 })
+		ballast := filepath.Join(c.dir, "ballast")
+		fill(t, ballast)
+		refused := s.refused.Load()
+		until(t, "a refusal", func() bool { return s.refused.Load() > refused })
+		c.kill()
+		fill(t, ballast+"2") // what the hub has let go of
+		c.start()
+		until(t, "a hub that is there, and says what is missing", func() bool {
+			return c.said.has("no space left on device") && s.conn.Up()
+		})
+		for _, name := range []string{ballast, ballast + "2"} {
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(over)
+	all.Wait()
+	want, got := fmt.Sprintf("%d,%d,%d", s.step, s.step, s.step*(s.step+1)/2), ""
+	until(t, "all rows in the lake", func() bool {
+		got = inLake(t, filepath.Join(c.dir, "lake"))
+		return strings.HasPrefix(got, strconv.FormatInt(s.step, 10)+",")
+	})
+	if got != want {
+		t.Errorf("the lake has %s, want %s\n%s", got, want, c.said.String())
+	}
+}
+
+// TestStartsOnAFullDisk: a hub whose disk is full is there, for questions and for its nodes, and says what is missing.
+func TestStartsOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "80m")
+	o := Options{Dir: dir, Keep: kept{make(chan frame.Header, 64)}}
+	h, stop := running(t, o)
+	c := dial(t, h, "n1")
+	hello(t, c, "n1", "a", false)
+	if err := ship(t, c, batch(t, "n1", "n1", 1)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	ballast := filepath.Join(dir, "ballast")
+	fill(t, ballast)
+	h, stop = running(t, o)
+	defer stop()
+	c = dial(t, h, "n1")
+	hello(t, c, "n1", "a", false)
+	if s := h.Status(t.Context()); s.Up != 1 || len(s.Trouble) == 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "room", func() bool { return c.Ship(t.Context(), batch(t, "n1", "n1", 2)) == nil })
+	until(t, "where it is", func() bool {
+		f, err := Find(dir)
+		return err == nil && f.Addr == h.Identity.Addr
+	})
+}
+
+// smallDisk is a directory with a file system of its own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	env.Root(t)
+	dir := filepath.Join(t.TempDir(), "small")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+		env.Missing(t, "root", fmt.Errorf("a small file system: %w", err))
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// freeAddr is an address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", env.FreePort(t))
 }
 
 // fill takes all room of a file system.

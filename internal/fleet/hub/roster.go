@@ -176,14 +176,21 @@ func (r *roster) settle(turn uint64) error {
 // the names free that were there before.
 func (r *roster) roomLocked(key string, now time.Time) error {
 	if key != "" {
-		names := 0
-		for _, n := range r.nodes {
-			if n.Key == key {
-				names++
+		names, ended := 0, "" // the one that ended first
+		for name, n := range r.nodes {
+			if n.Key != key {
+				continue
+			}
+			names++
+			if n.Node.Ended && (ended == "" || n.Node.Seen.Before(r.nodes[ended].Node.Seen)) {
+				ended = name
 			}
 		}
-		if names >= namesPerKey {
+		if names >= namesPerKey && ended == "" {
 			return errKey
+		}
+		if names >= namesPerKey {
+			delete(r.nodes, ended)
 		}
 	}
 	if len(r.nodes) < maxNodes {
@@ -217,6 +224,22 @@ func (r *roster) forgetLocked(now time.Time) {
 	}
 }
 
+// forget gives a node's name back.
+func (r *roster) forget(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[name]
+	switch {
+	case n == nil:
+		return errNoNode
+	case n.now(time.Now()).Up:
+		return errHere
+	}
+	delete(r.nodes, name)
+	r.dirty = true
+	return nil
+}
+
 // hello notes that a node is there.
 func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	r.mu.Lock()
@@ -245,11 +268,13 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 		}
 	}
 	n.Node.Seen, n.Node.Host, n.Node.Version, r.dirty = now.UTC(), h.Host, h.Version, true
+	n.Node.Ended = false
 	if h.Bye {
 		if _, here := n.hellos[h.Instance]; here {
 			r.gone.Add(1)
 		}
 		delete(n.hellos, h.Instance)
+		n.Node.Ended = h.Once && len(n.hellos) == 0
 		return nil
 	}
 	n.hellos[h.Instance] = helloed{now, h}

@@ -2,13 +2,20 @@ package lake
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/minio/minio-go/v7"
+	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -32,6 +39,7 @@ type Options struct {
 type Writer struct {
 	o     Options
 	place place
+	id    string
 	files atomic.Int64 // made by this process
 	taken atomic.Int64 // rows stored by this process
 	again atomic.Int64 // rows left out because they had come before
@@ -68,7 +76,45 @@ func New(ctx context.Context, o Options) (*Writer, error) {
 	}
 	w := &Writer{o: o, place: p}
 	w.mu.parts = map[hour]*part{}
+	if w.id, err = w.named(ctx); errors.Is(err, unix.ENOSPC) {
+		err = nil // it gets a name when it is opened with room
+	}
+	if err != nil {
+		_ = p.close()
+		return nil, fmt.Errorf("open the lake %s: %w", p.text(), err)
+	}
 	return w, nil
+}
+
+// ID names the lake for as long as it lasts: one that was lost and begins anew has another. It may be "".
+func (w *Writer) ID() string { return w.id }
+
+const (
+	idName = ".id"
+	maxID  = 64 // bytes: a random text of 26
+)
+
+// named reads the lake's name, or gives it one.
+func (w *Writer) named(ctx context.Context) (string, error) {
+	f, err := w.place.open(ctx, idName)
+	if err == nil {
+		defer f.Close()
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(f, maxID)); err == nil {
+			return strings.TrimSpace(string(text)), nil
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) && minio.ToErrorResponse(err).Code != "NoSuchKey" {
+		return "", fmt.Errorf("read its name: %w", err)
+	}
+	id := rand.Text()
+	if err := w.place.stage().MakeText(idName, []byte(id+"\n")); err != nil {
+		return "", fmt.Errorf("give it a name: %w", err)
+	}
+	if err := w.place.put(ctx, idName, idName); err != nil {
+		return "", fmt.Errorf("give it a name: %w", err)
+	}
+	return id, nil
 }
 
 // Counts are rows that this writer stored, and those that it left out because they had come before.

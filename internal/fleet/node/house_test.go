@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -156,16 +158,26 @@ type training struct {
 	ranks int32
 	step  int64
 	end   func()
+	hung  atomic.Bool
+	over  chan struct{}
 }
+
+// hangs has the collector take questions and answer none.
+func (x *training) hangs() { x.hung.Store(true) }
 
 func (m *machine) train(pid, ranks int32, maxDisk int64) *training {
 	m.t.Helper()
+	return m.trainAs("llama", pid, ranks, maxDisk)
+}
+
+func (m *machine) trainAs(name string, pid, ranks int32, maxDisk int64) *training {
+	m.t.Helper()
 	m.t.Setenv("MEMGAUGE_HOME", m.home)
-	s, err := session.Create(session.Options{Name: "llama"})
+	s, err := session.Create(session.Options{Name: name})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	x := &training{Session: s, t: m.t, pid: pid, ranks: ranks}
+	x := &training{Session: s, t: m.t, pid: pid, ranks: ranks, over: make(chan struct{})}
 	lock, err := s.Lock(m.t.Context(), true)
 	if err != nil {
 		m.t.Fatal(err)
@@ -178,14 +190,22 @@ func (m *machine) train(pid, ranks int32, maxDisk int64) *training {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	svc := &service.Service{Open: service.Opened(x.db)}
-	server := api.Server(context.Background(), api.Handler(svc, api.Owner, func() {}))
+	svc := &service.Service{Job: service.Job{S: s}, Open: service.Opened(x.db)}
+	handler := api.Handler(svc, api.Owner, func() {})
+	server := api.Server(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if x.hung.Load() {
+			<-x.over
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
 	var serve sync.WaitGroup
 	serve.Go(func() { _ = server.Serve(l) })
 	x.end = sync.OnceFunc(func() {
 		if err := s.SetEnd(session.End{State: "exited"}); err != nil {
 			m.t.Error(err)
 		}
+		close(x.over)
 		_ = server.Close()
 		serve.Wait()
 		if err := x.db.Close(); err != nil {

@@ -43,3 +43,27 @@ func TestJobFromEnv(t *testing.T) {
 		}
 	}
 }
+
+// TestJobOfRank: ranks of one job on several machines say the same job; those of one machine say none, and the
+// session's name stays.
+func TestJobOfRank(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		env  vars
+		want string // "": none
+	}{
+		{"one machine", vars{"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "localhost",
+			"MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "f81d4fae"}, ""},
+		{"torchrun with an id", vars{"RANK": "9", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8",
+			"TORCHELASTIC_RUN_ID": "llama-7", "MASTER_ADDR": "gpu-1", "MASTER_PORT": "29400"}, "llama-7"},
+		{"torchrun without one", vars{"RANK": "9", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8",
+			"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29400"}, "job-10.0.0.1-29400"},
+		{"srun", vars{"SLURM_PROCID": "3", "SLURM_NNODES": "2", "SLURM_JOB_ID": "991"}, "991"},
+		{"no rank", vars{"WORLD_SIZE": "16", "MASTER_ADDR": "gpu-1"}, ""},
+	} {
+		j, ok := JobOfRank(func(name string) string { return c.env[name] })
+		if j.Name != c.want && ok || ok != (c.want != "") {
+			t.Errorf("%s: %+v, %v", c.name, j, ok)
+		}
+	}
+}

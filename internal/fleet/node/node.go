@@ -28,6 +28,8 @@ type Options struct {
 	Job     Job           // of sessions that don't say theirs
 	Session string        // directory of the one session to answer for; "": all of this machine's user
 	Allow   api.Rights    // of those that change something, what the user allows on the subjects for it
+	From    Settings      // that they were made of
+	Resend  bool          // send all rows of its sessions once more
 	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger
 	// Machine gives what is seen of this machine, as JSON; nil where nobody watches it.
@@ -74,6 +76,7 @@ type Hello struct {
 	Jobs     []string `json:"jobs"`
 	Sessions int      `json:"sessions"`
 	Bye      bool     `json:"bye,omitempty"`     // it ends
+	Once     bool     `json:"once,omitempty"`    // it answers for one run, and for nothing when that is over
 	Refused  int64    `json:"refused,omitempty"` // questions, since it began
 
 	fanout.Shipping
@@ -83,6 +86,8 @@ type Hello struct {
 type Welcome struct {
 	Keeps   bool   `json:"keeps"`             // whether rows are wanted
 	Frames  int    `json:"frames"`            // version of the frames that it takes; 0: 1
+	Schema  int    `json:"schema,omitempty"`  // the newest tables that it knows: outbox.Hub
+	Lake    string `json:"lake,omitempty"`    // the name of what keeps the rows
 	Refused string `json:"refused,omitempty"` // why the hub takes no notice of us
 }
 
@@ -222,7 +227,7 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 		return
 	}
 	host, _ := os.Hostname()
-	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
+	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye, Once: n.o.Session != ""}
 	h.Jobs, h.Sessions = n.sessions.jobs()
 	h.Jobs = h.Jobs[:min(len(h.Jobs), MaxJobs)]
 	h.Shipping, h.Refused = n.shipping.tell(), n.refused.Load()

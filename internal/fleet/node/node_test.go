@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -138,6 +141,118 @@ func TestBacklog(t *testing.T) {
 	if count != distinct || count+lost < x.step || count == x.step {
 		t.Errorf("%d rows were made, %d are in the lake, %d of them different, %d are told to be lost at most", x.step,
 			count, distinct, lost)
+	}
+}
+
+// TestHungSession: a session whose collector takes questions and answers none keeps no other session's rows waiting,
+// and the hub is told of it.
+func TestHungSession(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	m := newMachine(t, h, "n1")
+	x, y := m.train(1, 4, 0), m.train(2, 4, 0)
+	x.makes(10)
+	y.makes(20)
+	x.hangs()
+	m.start()
+	h.has(y)
+	y.makes(20)
+	h.has(y)
+	until(t, "a word of it", func() bool {
+		s := h.Status(t.Context())
+		return len(s.Nodes) == 1 && strings.Contains(s.Nodes[0].Trouble, "does not answer") && s.Nodes[0].Waits == 1
+	})
+}
+
+// TestHubLost: a hub whose directory is lost, and its lake in it, gets all rows again from nodes that are given its new
+// token, those of sessions that are over too.
+func TestHubLost(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	m := newMachine(t, h, "n1")
+	x, y := m.train(1, 4, 0), m.train(2, 4, 0)
+	x.makes(300)
+	y.makes(200)
+	m.start()
+	h.has(x, y)
+	y.end()
+	until(t, "the end of a session to be known", func() bool { return exists(filepath.Join(y.Dir, "end.json")) })
+	m.kill()
+	h.stop()
+	if err := os.RemoveAll(h.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	x.makes(100)
+	m.start()
+	h.has(x, y)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestOneJob: a job on two machines, whose sessions have names of their own, is one job in the lake.
+func TestOneJob(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	var list []*training
+	for i, name := range []string{"n1", "n2"} {
+		m := newMachine(t, h, name)
+		x := m.trainAs("run-on-"+name, int32(i+1), 4, 0)
+		env := map[string]string{"RANK": strconv.Itoa(4 * i), "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4",
+			"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29400"}
+		b := model.Batch{}
+		for name, value := range env {
+			b.Samples.Envs = append(b.Samples.Envs, model.Env{Time: 1, PID: x.pid, Name: name, Value: value})
+		}
+		if err := x.db.Append(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		x.makes(50)
+		m.start()
+		list = append(list, x)
+	}
+	h.has(list...)
+	jobs, err := lake.StatusOf(t.Context(), h.lake())
+	if err != nil || len(jobs) != 1 || jobs[0].Job != "job-10.0.0.1-29400" {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+}
+
+// TestTakenOver: where the process that answered for one session is gone, the next one goes on for the same hub, in the
+// same name, without being told anything; for a session that no hub knew there is nothing to do.
+func TestTakenOver(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	m := newMachine(t, h, "n1")
+	x, y := m.train(1, 4, 0), m.train(2, 4, 0)
+	x.makes(10)
+	o, err := m.settings.Options(m.home, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	during := func(what func(context.Context) error, ok func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- what(ctx) }()
+		ok()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	during(func(ctx context.Context) error { return node.Attend(ctx, x.Dir, o) }, func() { h.has(x) })
+	x.makes(20)
+	during(func(ctx context.Context) error { return node.TakeOver(ctx, x.Dir, m.home, "", o.Log) }, func() { h.has(x) })
+	if err := node.TakeOver(t.Context(), y.Dir, m.home, "", o.Log); err != nil {
+		t.Error(err)
 	}
 }
 

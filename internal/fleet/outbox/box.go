@@ -69,7 +69,7 @@ func (b *Box) readBox() (*made, error) {
 	}
 	defer f.Close()
 	m, err := readFrames(f)
-	if err != nil || m.after.After <= b.state.After { // it was sent, and the state says so
+	if err != nil || m.after.After <= b.state.After && m.after.Rows <= b.state.Rows { // sent, and the state says so
 		return nil, b.dir.Remove(boxFile)
 	}
 	return m, nil

@@ -68,9 +68,9 @@ type round struct {
 func (b *Box) look(ctx context.Context, db api.Querier) (r round, more bool, err error) {
 	var parts []string
 	for _, t := range table.All {
-		if t.Ships() {
+		if t.Ships() && b.knows(t) {
 			parts = append(parts, fmt.Sprintf("SELECT '%s' AS name, batch, count(*) AS n FROM store.%s "+
-				"WHERE batch > %d GROUP BY batch", t.View, t.Store, b.state.After))
+				"WHERE batch > %d GROUP BY batch", t.View, t.Store, b.after(t)))
 		}
 	}
 	type line struct {
@@ -129,7 +129,7 @@ func (b *Box) pack(ctx context.Context, db api.Querier, r round, p *pack, more b
 	if gone > 0 {
 		b.lose(&after, "disk limit of the session", gone)
 	}
-	after.After = r.upTo
+	b.hold(&after, r.upTo)
 	if !more {
 		after.At = r.began
 	}
@@ -138,7 +138,7 @@ func (b *Box) pack(ctx context.Context, db api.Querier, r round, p *pack, more b
 
 // readTable makes frames of one table's rows.
 func (b *Box) readTable(ctx context.Context, db api.Querier, t *table.Table, upTo int64, s *sheet, p *pack) error {
-	err := eachLine(ctx, db, statement(t, b.state.After, upTo), func(fields []string) error {
+	err := eachLine(ctx, db, statement(t, b.after(t), upTo), func(fields []string) error {
 		if err := s.row(fields); err != nil {
 			return err
 		}

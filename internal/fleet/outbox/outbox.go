@@ -6,6 +6,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
 // Files in a session's directory.
@@ -40,7 +42,20 @@ type State struct {
 	Done  bool              `json:"done"`  // the session is over, and all of it was sent
 
 	Lost map[string]int64 `json:"lost,omitempty"` // rows that were not sent and never will be, by reason
+
+	Lake   string           `json:"lake,omitempty"`   // that has the rows; "": one that had no name yet
+	Schema int              `json:"schema,omitempty"` // that the hub had; it knows no tables since later ones
+	Held   map[string]int64 `json:"held,omitempty"`   // tables that it does not know, and After for each
 }
+
+// Hub is where rows go.
+type Hub struct {
+	Lake   string // its lake's name; "": it has none
+	Schema int    // newest table.Table.Since that it knows; 0: as it was before hubs said so
+}
+
+// schemaUnsaid is what hubs know that do not say.
+const schemaUnsaid = 10
 
 // Box is a session's outbox.
 type Box struct {
@@ -49,21 +64,37 @@ type Box struct {
 	lock    *os.File
 	state   State
 	made    *made // frames that wait, with the state after them; nil: none
+	schema  int   // of the hub
 }
 
 // ErrBusy is an outbox that another process holds.
 var ErrBusy = errors.New("another process ships this session's rows")
 
-// Begun reports whether rows of the session in dir were shipped, or were about to be.
-func Begun(dir string) (begun, done bool) {
+// Begun reports whether rows of the session in dir were shipped, or were about to be, and whether a hub has all that it
+// takes.
+func Begun(dir string, h Hub) (begun, done bool) {
 	at, err := rootdir.Open(dir)
 	if err != nil {
 		return false, false
 	}
 	defer at.Close()
 	s, err := readState(at)
-	return err == nil && s.Next != nil, err == nil && s.Done
+	other := h.Lake != "" && s.Lake != "" && h.Lake != s.Lake || len(s.Held) > 0 && h.schema() > s.Schema
+	return err == nil && s.Next != nil, err == nil && s.Done && !other
 }
+
+// Named reports whether rows of the session in dir were made frames of, which bear its job.
+func Named(dir string) bool {
+	at, err := rootdir.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer at.Close()
+	s, err := readState(at)
+	return err != nil || len(s.Next) > 0
+}
+
+func (h Hub) schema() int { return cmp.Or(h.Schema, schemaUnsaid) }
 
 // Open takes the outbox of the session in dir. The job stays that of its first rows; the node may get another name once
 // nothing waits.
@@ -77,7 +108,7 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 		at.Close()
 		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
-	b = &Box{dir: at, session: session, lock: lock}
+	b = &Box{dir: at, session: session, lock: lock, schema: table.Latest()}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = b.Close()
 		return nil, ErrBusy
@@ -92,11 +123,78 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 	if err == nil && b.state.Node != node {
 		err = b.rename(node)
 	}
+	if err == nil && b.state.Job != job && b.made == nil && len(b.state.Next) == 0 {
+		b.state.Job = job
+		err = b.keep(b.state)
+	}
 	if err != nil {
 		_ = b.Close()
 		return nil, fmt.Errorf("open the outbox of %s: %w", session, err)
 	}
 	return b, nil
+}
+
+// Meet says whose hub gets the rows. A lake that is another than before has none of them: then, or again where that is
+// wanted, all that the session still has are sent. They get new numbers, so that none is taken for one that the lake
+// has. began is when the session did.
+func (b *Box) Meet(h Hub, again bool, began time.Time) error {
+	b.schema = h.schema()
+	s := b.State()
+	if h.Lake == "" {
+		return nil
+	}
+	if again = again || s.Lake != "" && s.Lake != h.Lake; !again {
+		if s.Lake == h.Lake {
+			return nil
+		}
+		s.Lake = h.Lake
+		return b.keep(s)
+	}
+	if b.made != nil {
+		s.Next = b.made.after.Next
+		if err := b.dir.Remove(boxFile); err != nil {
+			return fmt.Errorf("send rows again: %w", err)
+		}
+		b.made = nil
+	}
+	return b.keep(State{Node: s.Node, Job: s.Job, Next: s.Next, At: began.UTC(), Lake: h.Lake})
+}
+
+// knows says whether the hub takes rows of a table.
+func (b *Box) knows(t *table.Table) bool { return t.Since <= b.schema }
+
+// after is up to which transaction rows of a table were sent.
+func (b *Box) after(t *table.Table) int64 {
+	if held, ok := b.state.Held[t.View]; ok {
+		return held
+	}
+	return b.state.After
+}
+
+// Held names the tables whose rows wait for a hub that knows them.
+func (b *Box) Held() (names []string) {
+	for _, t := range table.All {
+		if t.Ships() && !b.knows(t) {
+			names = append(names, t.View)
+		}
+	}
+	return names
+}
+
+// hold notes how far each table is when the rows of a round were sent.
+func (b *Box) hold(s *State, upTo int64) {
+	held := map[string]int64{}
+	for _, t := range table.All {
+		switch at := b.after(t); {
+		case !t.Ships():
+		case !b.knows(t):
+			held[t.View] = at
+		case at < s.After && upTo < s.After: // it catches up
+			held[t.View] = max(at, upTo)
+		}
+	}
+	s.Held, s.Schema = held, b.schema
+	s.After = max(s.After, upTo)
 }
 
 // rename goes on in another name. Frames that wait bear the old one, in which the hub may have some of them: sent in
@@ -117,7 +215,7 @@ func (b *Box) Close() error { return errors.Join(b.lock.Close(), b.dir.Close()) 
 // State tells what the hub has.
 func (b *Box) State() State {
 	s := b.state
-	s.Next, s.Lost = maps.Clone(s.Next), maps.Clone(s.Lost)
+	s.Next, s.Lost, s.Held = maps.Clone(s.Next), maps.Clone(s.Lost), maps.Clone(s.Held)
 	return s
 }
 

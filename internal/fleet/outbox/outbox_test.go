@@ -8,12 +8,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/door/service"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/formats/table"
 	"github.com/memgauge/memgauge/internal/record/store"
 	"github.com/memgauge/memgauge/test/frames"
 )
@@ -137,6 +140,121 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// sendAll sends what is stored, over attempts that fail, by processes that die.
+func sendAll(t *testing.T, dir string, db *store.DB, to Hub, h *hub) *Box {
+	t.Helper()
+	b := box(t, dir)
+	for more := true; more || b.Waits(); {
+		if err := b.Meet(to, false, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		h.fails = rand.N(4)
+		if err := b.Send(t.Context(), h.ship); errors.Is(err, errAway) {
+			b.Close()
+			b = box(t, dir)
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if more, err = b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// TestTablesAreHeld: rows of tables that a hub does not know wait, and those of others don't. A hub that knows them
+// gets each once.
+func TestTablesAreHeld(t *testing.T) {
+	dir := t.TempDir()
+	db := opened(t, dir)
+	defer db.Close()
+	h := &hub{t: t, rows: map[string]string{}}
+	rows := 0
+	add := func(n int) {
+		for range n { // a transaction each
+			rows++
+			at := int64(rows)
+			err := db.Append(t.Context(), &model.Batch{
+				Steps:      []model.Step{{Time: at, PID: 1, Rank: 3, Step: at, Steps: 1}},
+				NativeLive: []model.NativeLive{{Time: at, PID: 1, Bytes: at}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	former, newer := Hub{Lake: "a", Schema: 7}, Hub{Lake: "a", Schema: table.Latest()}
+	for range 3 {
+		add(5)
+		b := sendAll(t, dir, db, former, h)
+		if held := b.Held(); !slices.Equal(held, []string{"native.live", "native.stacks"}) || len(h.rows) != rows {
+			t.Errorf("%v are held; %d rows came of %d", held, len(h.rows), rows)
+		}
+		if err := b.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+	}
+	_, formerDone := Begun(dir, former)
+	if _, done := Begun(dir, newer); done || !formerDone {
+		t.Errorf("done: %v for the hub that has what it knows, %v for a newer one", formerDone, done)
+	}
+	add(5)
+	b := sendAll(t, dir, db, newer, h)
+	defer b.Close()
+	if len(b.Held()) > 0 || len(h.rows) != 2*rows {
+		t.Errorf("%v are held; %d rows came of %d", b.Held(), len(h.rows), 2*rows)
+	}
+}
+
+// TestAnotherLake: a lake that has none of the session's rows gets all of them, also those that were about to be sent
+// to the one before; and nothing is sent twice to one that is the same.
+func TestAnotherLake(t *testing.T) {
+	dir := t.TempDir()
+	db := opened(t, dir)
+	defer db.Close()
+	first, second := &hub{t: t, rows: map[string]string{}}, &hub{t: t, rows: map[string]string{}}
+	add := func(from, to int64) {
+		b := model.Batch{}
+		for at := from; at < to; at++ {
+			b.Steps = append(b.Steps, model.Step{Time: at, PID: 1, Rank: 3, Step: at, Steps: 1})
+		}
+		if err := db.Append(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(0, 100)
+	b := sendAll(t, dir, db, Hub{}, first) // one that does not say which it is
+	b.Close()
+	b = sendAll(t, dir, db, Hub{Lake: "a"}, first)
+	add(100, 110)
+	if _, err := b.Gather(t.Context(), &service.Service{Open: service.Opened(db)}); err != nil || !b.Waits() {
+		t.Fatal(err)
+	}
+	if err := b.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	_, same := Begun(dir, Hub{Lake: "a"})
+	if _, done := Begun(dir, Hub{Lake: "b"}); done || !same {
+		t.Errorf("done: %v for the same lake, %v for another", same, done)
+	}
+	b = sendAll(t, dir, db, Hub{Lake: "b"}, second)
+	defer b.Close()
+	if len(first.rows) != 100 || len(second.rows) != 110 || b.State().Rows != 110 {
+		t.Errorf("%d and %d rows came; %+v", len(first.rows), len(second.rows), b.State())
+	}
+	for key := range second.rows {
+		if _, both := first.rows[key]; both {
+			t.Fatalf("%s is a number of both", key)
+		}
+	}
+	if err := b.Meet(Hub{Lake: "b"}, true, time.Now()); err != nil || b.State().After != 0 {
+		t.Errorf("again, as was asked: %+v, %v", b.State(), err)
+	}
+}
+
 // TestValues: a row arrives as it was stored, with every kind of column and of NULL.
 func TestValues(t *testing.T) {
 	dir := t.TempDir()
@@ -245,7 +363,7 @@ func TestOneShips(t *testing.T) {
 	if _, err := Open(dir, "s1", "llama", "n1"); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second sender: %v", err)
 	}
-	if begun, done := Begun(dir); !begun || done {
+	if begun, done := Begun(dir, Hub{}); !begun || done {
 		t.Errorf("begun %v, done %v", begun, done)
 	}
 	b.Close()

@@ -170,6 +170,8 @@ func (k *hubLake) told(error) {
 // lacks says why the lake's answer is without some of a node's rows.
 func lacks(n fanout.Node) string {
 	switch {
+	case n.Ended && n.Waits == 0:
+		return ""
 	case !n.Up:
 		return "it is not connected, the answer has what it sent before"
 	case n.Kept == 0 && n.Sessions > 0:

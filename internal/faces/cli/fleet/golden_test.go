@@ -20,6 +20,8 @@ func TestGolden(t *testing.T) {
 			{Name: "status-wrong", Real: true, Lines: []string{"hub status",
 				"hub status --hub 127.0.0.1:1 --token-file none",
 				"hub status --strictly", "hub status now"}},
+			{Name: "token-wrong", Real: true, Lines: []string{"hub token", "hub token rotate",
+				"hub token rotate --role root", "hub token rotate now", "hub forget", "hub forget n1"}},
 			{Name: "node-wrong", Real: true, Lines: []string{"node", "node --join nowhere:x",
 				"node --join 127.0.0.1:1 --token-file none",
 				"node --allow everything --join 127.0.0.1:1", "node now"}},

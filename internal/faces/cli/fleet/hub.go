@@ -12,11 +12,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
@@ -40,6 +40,8 @@ type hubOptions struct {
 	lake  lake.Options
 	age   units.Duration
 	size  units.Bytes
+
+	health string // address for probes; "": none
 }
 
 // defaultReplicas are the servers of a NATS of the user's that keep each frame: one of three may be lost.
@@ -93,10 +95,12 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.StringVar(&o.External.CA, "ca", "", "`FILE` with the authorities of its certificates (default the machine's)")
 	f.BoolVar(&o.SharedSecrets, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.IntVar(&o.External.Replicas, "replicas", defaultReplicas, "how many of its servers keep each frame, 1 to 5")
+	f.StringVar(&o.health, "health", "", "answer probes (GET /healthz) at `ADDRESS` host:port, without TLS")
 	app.Check(f, "listen", app.Listens)
+	app.Check(f, "health", app.Listens)
 	app.Check(f, "lake", lake.CheckLocation)
 	c.MarkFlagsRequiredTogether("cert", "key")
-	c.AddCommand(a.statusCommand())
+	c.AddCommand(a.statusCommand(), a.tokenCommand(), a.forgetCommand())
 	return c
 }
 
@@ -123,15 +127,19 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	defer h.Close()
 	a.greet(h, o)
-	if w == nil {
-		return h.Run(ctx)
-	}
+	g, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	var tidy sync.WaitGroup
-	tidy.Go(func() { w.Tidy(ctx, h.Tidied) })
-	defer tidy.Wait()
-	defer cancel()
-	return h.Run(ctx)
+	if w != nil {
+		g.Go(func() error { w.Tidy(ctx, h.Tidied); return nil })
+	}
+	if o.health != "" {
+		g.Go(func() error { return h.ServeHealth(ctx, o.health) })
+	}
+	g.Go(func() error {
+		defer cancel()
+		return h.Run(ctx)
+	})
+	return g.Wait()
 }
 
 // checkNATS refuses what makes no sense beside a NATS of the user's, or without one.
@@ -302,7 +310,7 @@ func (a *commands) status(ctx context.Context, addr string, asJSON bool) error {
 	} else {
 		err = a.writeStatus(s)
 	}
-	if down := s.Total - s.Up; err == nil && a.Hub.Strict && down > 0 {
+	if down := s.Total - s.Up - s.Ended; err == nil && a.Hub.Strict && down > 0 {
 		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, s.Total), ""))
 	}
 	return err
@@ -334,6 +342,8 @@ func (a *commands) writeStatus(s hub.Status) error {
 		state := "missing"
 		if n.Up {
 			state = "connected"
+		} else if n.Ended {
+			state = "ended"
 		}
 		l.Rows = append(l.Rows, []any{n.Name, state, units.Age(n.Seen, now), strings.Join(n.Jobs, ", "),
 			int64(n.Sessions), int64(n.Kept), behind(n), n.Version})

@@ -41,6 +41,8 @@ func (a *commands) nodeCommand() *cobra.Command {
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"also answer what changes trainings: eval, record, snapshot; eval means all three")
+	f.BoolVar(&o.Resend, "resend", false,
+		"send all rows once more, after a hub has lost some: what its lake still has is there twice then")
 	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
 	return c
 }

@@ -21,6 +21,8 @@ func (a *commands) collectorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Stderr = a.collectorLog()
 			if keep {
+				leave := a.takeOver(cmd.Context(), a.SessionDir)
+				defer leave()
 				return observe.Keep(cmd.Context(), a.SessionDir)
 			}
 			return observe.Collect(cmd.Context(), a.SessionDir, a.Stderr)

@@ -207,6 +207,29 @@ func (a *commands) attend(ctx context.Context, dir string, o *node.Options) (lea
 	return func() { cancel(); <-done }
 }
 
+// takeOver answers a hub until leave in place of a run that was killed: its session goes on, and so do its rows.
+func (a *commands) takeOver(ctx context.Context, dir string) (leave func()) {
+	home, err := ask.Home()
+	if err != nil {
+		return func() {}
+	}
+	f, err := rootdir.AppendFile(filepath.Join(dir, "node.log"))
+	if err != nil {
+		return func() {}
+	}
+	log := slog.New(slog.NewTextHandler(observe.Log(f), nil))
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer f.Close()
+		if err := node.TakeOver(ctx, dir, home, app.Version, log); err != nil {
+			log.Error("the hub can't ask this session", "why", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
 // optionMistake gives an error about a wrong option the exit code of usage errors.
 func optionMistake(err error) error {
 	var wrong *observe.OptionError
