@@ -126,7 +126,8 @@ func (h *Hub) hello(m bus.Msg) {
 		h.reply(m, node.Welcome{Refused: cut(err.Error(), keptTrouble)})
 		return
 	}
-	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version}) // it is known now
+	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version, // it is known now
+		Pace: bus.Pace / max(1, h.roster.processes(name))})
 }
 
 // errFormer is told to nodes whose frames have an older form: they keep the rows, and send them when they are upgraded.
