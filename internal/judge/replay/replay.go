@@ -106,8 +106,8 @@ const maxNeed = 1 << 40
 var errTakesLong = errors.New("it takes longer than any program's allocations do")
 
 // The processor time of a replay is maxTime, and maxTimePerOp for each operation. Operations of recorded histories take
-// 1 to 20 µs. All replays of one history have allTimes that together: one or two may take all of theirs where the others
-// are honest.
+// 1 to 20 µs. All replays of one history have allTimes that together: one or two may take all of theirs where the
+// others are honest.
 const (
 	maxTime      = 30 * time.Second
 	maxTimePerOp = 200 * time.Microsecond
