@@ -272,7 +272,7 @@ func (c *Client) fetch(ctx context.Context, method, path string, body []byte, in
 	if into == nil {
 		into = new(json.RawMessage)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+	if err := readWithin(resp.Body, into); err != nil {
 		return c.broken(ctx, "ask the collector", err)
 	}
 	return nil
@@ -289,9 +289,9 @@ func (c *Client) stream(ctx context.Context, path string, q any, take func(*fram
 		return err
 	}
 	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); ; {
+	for all := newFrameReader(resp.Body); ; {
 		var f frame
-		if err := dec.Decode(&f); err != nil {
+		if err := all.next(&f); err != nil {
 			return c.broken(ctx, "ask the collector", err)
 		}
 		switch {
@@ -300,7 +300,8 @@ func (c *Client) stream(ctx context.Context, path string, q any, take func(*fram
 		case f.Done && reply == nil:
 			return nil
 		case f.Done:
-			return json.Unmarshal(f.Reply, reply)
+			_, err := Unmarshal(f.Reply, reply, maxMade)
+			return err
 		}
 		if err := take(&f); err != nil {
 			return err

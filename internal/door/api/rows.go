@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 
 	"github.com/memgauge/memgauge/internal/door/questions"
 )
@@ -19,14 +20,18 @@ type Querier interface {
 }
 
 // Rows runs a statement and decodes each row into a T by the names of its columns; a column that T lacks is ignored.
-// The list is never nil. It is held in memory as a whole, so the statement must bound it.
+// The list is never nil. It is held in memory as a whole, so the statement must bound it. A stranger may not
+// keep to that, so the answer has the bounds of a document too.
 func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
-	var out bytes.Buffer
+	var out document
 	if err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
 		return nil, fmt.Errorf("read the session: %w", err)
 	}
 	rows := []T{}
-	for dec := json.NewDecoder(&out); ; {
+	for dec := json.NewDecoder(&out.text); ; {
+		if int64(len(rows))*int64(reflect.TypeFor[T]().Size())+rowFactor*dec.InputOffset() > maxMade {
+			return nil, fmt.Errorf("read the session's answer: %w: it would take more than %d bytes", ErrLarge, maxMade)
+		}
 		var row T
 		err := dec.Decode(&row)
 		if errors.Is(err, io.EOF) {
@@ -38,6 +43,23 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 		rows = append(rows, row)
 	}
 }
+
+// rowFactor is how many bytes a byte of a row becomes beside the row itself: a text "" has 16, a number in a list 8.
+const rowFactor = 4
+
+// document takes an answer, as long as it is within maxReply.
+type document struct{ text bytes.Buffer }
+
+// Write takes more of it.
+func (d *document) Write(b []byte) (int, error) {
+	if int64(d.text.Len()+len(b)) > maxReply {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrLarge, maxReply)
+	}
+	return d.text.Write(b)
+}
+
+// Reset forgets it, for an answer that is given anew.
+func (d *document) Reset() { d.text.Reset() }
 
 // Ask is Rows of a question, which knows its rows' type.
 func Ask[T any](ctx context.Context, db Querier, q questions.Of[T]) ([]T, error) {
@@ -80,9 +102,13 @@ func Through(ctx context.Context, ask func(context.Context, io.Writer) error, re
 
 // DecodeEach calls take for each row of an answer in lines of JSON.
 func DecodeEach[T any](from io.Reader, take func(T) error) error {
-	for dec := json.NewDecoder(from); ; {
+	left := &io.LimitedReader{R: from}
+	for dec := json.NewDecoder(left); ; {
+		left.N = maxReply // for each row
 		var row T
 		switch err := dec.Decode(&row); {
+		case err != nil && left.N <= 0:
+			return fmt.Errorf("read the session's answer: %w: a row of more than %d bytes", ErrLarge, maxReply)
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -105,7 +131,7 @@ func Into(db Querier) func(ctx context.Context, sql string, into any) error {
 		if err != nil {
 			return fmt.Errorf("read the session's answer: %w", err)
 		}
-		if err := json.Unmarshal(text, into); err != nil {
+		if _, err := Unmarshal(text, into, maxMade); err != nil {
 			return fmt.Errorf("read the session's answer: %w", err)
 		}
 		return nil

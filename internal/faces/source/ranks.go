@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"runtime"
@@ -61,13 +60,14 @@ func (s *Source) judgeLive(ctx context.Context) (list []Answer[Judged], missing 
 	}
 	fanout.Sort(reports)
 	list = make([]Answer[Judged], len(reports))
+	rooms := rooms{of: map[string]*room{}}
 	var decode errgroup.Group
 	decode.SetLimit(runtime.NumCPU())
 	for i, a := range reports {
 		decode.Go(func() error {
 			one := Answer[Judged]{Member: s.member(a.Session), Err: a.Err}
 			if one.Err == nil {
-				one.Err = json.Unmarshal(a.Data, &one.Value.Report)
+				one.Err = rooms.unmarshal(a.Session.Node, a.Data, &one.Value.Report)
 			}
 			of := ranks[a.Session.Node+"/"+a.Session.About.ID]
 			if one.Value.Held = of.Data; one.Err == nil {
@@ -78,6 +78,36 @@ func (s *Source) judgeLive(ctx context.Context) (list []Answer[Judged], missing 
 		})
 	}
 	return list, missing, decode.Wait()
+}
+
+// nodeRoom is the memory that may be made of what one node says, in bytes: reports of 64 MiB take about twice that.
+const nodeRoom = 256 << 20
+
+// rooms are what nodes have left of it.
+type rooms struct {
+	mu sync.Mutex
+	of map[string]*room // by node
+}
+
+type room struct {
+	mu   sync.Mutex
+	left int64
+}
+
+// unmarshal reads what a node says, one after the other of each.
+func (r *rooms) unmarshal(node string, text []byte, into any) error {
+	r.mu.Lock()
+	one := r.of[node]
+	if one == nil {
+		one = &room{left: nodeRoom}
+		r.of[node] = one
+	}
+	r.mu.Unlock()
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	made, err := api.Unmarshal(text, into, one.left)
+	one.left -= made
+	return err
 }
 
 func judgeOne(ctx context.Context, m Member) (one Judged, err error) {

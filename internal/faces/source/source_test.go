@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 // told is a fleet that lists sessions.
@@ -130,5 +132,22 @@ func TestAskIsBounded(t *testing.T) {
 		if a.Value != list[i].Node || a.Err != nil {
 			t.Fatalf("answer %d is %q, %v", i, a.Value, a.Err)
 		}
+	}
+}
+
+// TestRoomOfANode: what many sessions of one node say takes no more memory together than it may, and others are read.
+func TestRoomOfANode(t *testing.T) {
+	rooms := rooms{of: map[string]*room{}}
+	text := []byte(`{"findings":[` + strings.Repeat("1,", 1<<17) + "1]}")
+	var err error
+	for i := 0; err == nil || !errors.Is(err, api.ErrLarge); i++ {
+		if i > 100 {
+			t.Fatal("there is no bound")
+		}
+		err = rooms.unmarshal("n1", text, &detect.Report{})
+	}
+	var r detect.Report
+	if err := rooms.unmarshal("n2", []byte(`{"Verdict":"leak"}`), &r); err != nil || r.Verdict != "leak" {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

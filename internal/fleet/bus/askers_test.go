@@ -27,7 +27,7 @@ func TestFloodOfAnAsker(t *testing.T) {
 		}
 		_ = hub.Reply(m, []byte("yes"))
 	}))
-	for range 4 * othersWait {
+	for range 2 * flowsWait {
 		if err := flood.Send(Hub(flood.Place(), "nodes"), flood.Inbox(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -98,5 +98,43 @@ func TestPlaceOfAnother(t *testing.T) {
 	}
 	if n := h.Refused()[whyPlace]; n != 5 {
 		t.Errorf("%d were counted", n)
+	}
+}
+
+// TestOnlyTheHubReachesNodes: who asks says nothing to a node but through the hub.
+func TestOnlyTheHubReachesNodes(t *testing.T) {
+	h := open(t, nil)
+	c := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
+	wrong := make(chan error, 8)
+	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { wrong <- err })
+	for _, subject := range []string{Ask(""), Ask("n1"), Grant(""), Grant("n1"), Flow("n1", "x")} {
+		if err := errors.Join(c.Send(subject, "", nil), c.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-wrong; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
+// TestOnward: what goes by way of the hub goes on to where nodes hear it, and nothing else goes on.
+func TestOnward(t *testing.T) {
+	for subject, want := range map[string]Onward{Ask(""): {}, Ask("n.1"): {Node: "n.1"}, Grant(""): {Changes: true},
+		Grant("n1"): {Node: "n1", Changes: true}, Flow("n.1", "x"): {Node: "n.1", Word: true},
+		Ask(".lake"): {Node: ".lake"}} {
+		want.Subject = subject
+		if _, what := HubOf(Via("place", subject)); what == "" {
+			t.Errorf("%s has no way", subject)
+		} else if got, ok := OnwardOf(what); !ok || got != want {
+			t.Errorf("%s: %+v, %t", what, got, ok)
+		}
+	}
+	for _, what := range []string{"", "nodes", "status", "ask", "ask.", "ask.a.b", "ask.*", "ask.>", "ask.a b",
+		"flow.x", "flow.all.x", "flow.n1.", "flow.n1.>", "flow.n1.a.b", "flow..x", "hello.n1", "rows.n1",
+		"frame.n1", "kept.n1",
+		"answer.n1.x", "hub.x.nodes", "grant.>", "ask.~a~.b"} {
+		if to, ok := OnwardOf(what); ok {
+			t.Errorf("%q goes on to %+v", what, to)
+		}
 	}
 }

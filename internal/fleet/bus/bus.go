@@ -15,26 +15,25 @@ const MaxMessage = 8<<20 + 64<<10
 
 // Subjects. A node's name stands in them with '~' for '.', which no name has.
 const (
-	askPrefix    = "mg.ask."    // questions to nodes
-	answerPrefix = "mg.answer." // answers, by node and question: a node can't answer in another's name
-	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
-	helloPrefix  = "mg.hello."  // a node's word that it is there
-	hubPrefix    = "mg.hub."    // questions to the hub, by the place of who asks
-	shipPrefix   = "mg.rows."   // frames, as nodes send them
-	formerPrefix = "mg.ship."   // frames of an older memgauge, in a form that nobody reads any more
-	framePrefix  = "mg.frame."  // frames on their way into the stream, from the hub
-	keptPrefix   = "mg.kept."   // that a node's frame is on the disk
+	ours         = "mg."
+	askPrefix    = ours + "ask."    // questions to nodes, from the hub
+	grantPrefix  = ours + "grant."  // those that change something, for nodes that allow it
+	answerPrefix = ours + "answer." // answers, by node and question: a node can't answer in another's name
+	flowPrefix   = ours + "flow."   // what an asking side says while it reads an answer, from the hub
+	helloPrefix  = ours + "hello."  // a node's word that it is there
+	hubPrefix    = ours + "hub."    // what is said to the hub, by the place of who asks
+	shipPrefix   = "mg.rows."       // frames, as nodes send them
+	formerPrefix = "mg.ship."       // frames of an older memgauge, in a form that nobody reads any more
+	framePrefix  = "mg.frame."      // frames on their way into the stream, from the hub
+	keptPrefix   = "mg.kept."       // that a node's frame is on the disk
 	everybody    = "all"
 )
-
-// GrantPrefix begins the subjects of questions that change something, for nodes that allow it.
-const GrantPrefix = "mg.grant."
 
 // Ask is the subject of questions to a node; "" means all of them.
 func Ask(node string) string { return askPrefix + token(node) }
 
 // Grant is the subject of questions to a node that change something.
-func Grant(node string) string { return GrantPrefix + token(node) }
+func Grant(node string) string { return grantPrefix + token(node) }
 
 // Answer is the subject of a node's answers to a question.
 func Answer(node, id string) string { return answerPrefix + token(node) + "." + id }
@@ -68,11 +67,45 @@ func Hello(node string) string {
 // Hub is the subject of a question to the hub, from one place: see Conn.Place.
 func Hub(place, what string) string { return hubPrefix + place + "." + what }
 
-// Questions to what the hub keeps, and words about their answers.
-const (
-	LakeAsk  = "lake"
-	LakeFlow = "flow." // and the question's id
-)
+// Via is where who asks says what is for a node. Only the hub speaks to nodes, so it can bound what they get.
+func Via(place, subject string) string { return Hub(place, strings.TrimPrefix(subject, ours)) }
+
+// Onward is where something that came by Via goes.
+type Onward struct {
+	Subject string
+	Node    string // "": all
+	Word    bool   // it is about an answer, and no question
+	Changes bool   // it is a question that changes something
+}
+
+// OnwardOf reads it from what HubOf has given; false where nobody would hear it.
+func OnwardOf(what string) (to Onward, ok bool) {
+	to.Subject = ours + what
+	name := ""
+	switch kind, rest, _ := strings.Cut(what, "."); kind + "." {
+	case askPrefix[len(ours):]:
+		name = rest
+	case grantPrefix[len(ours):]:
+		name, to.Changes = rest, true
+	case flowPrefix[len(ours):]:
+		var id string
+		name, id, to.Word = cutLast(rest)
+		if !to.Word || CheckID(id) != nil || name == everybody {
+			return Onward{}, false
+		}
+	}
+	if name != everybody {
+		to.Node = strings.ReplaceAll(name, "~", ".")
+	}
+	return to, tokenForm.MatchString(name)
+}
+
+func cutLast(s string) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, '.'); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
 
 // HubOf is the place that a question to the hub came from, which the hub's server has checked, and what is asked.
 func HubOf(subject string) (place, what string) {

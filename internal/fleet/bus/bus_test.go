@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -204,33 +203,6 @@ func TestOwnNameOnly(t *testing.T) {
 		_ = c.Flush(t.Context())
 		if err := <-wrong; !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("hear %s: %v", subject, err)
-		}
-	}
-}
-
-// TestGrant: the hub itself keeps back what changes trainings, unless it was told otherwise.
-func TestGrant(t *testing.T) {
-	for _, grant := range []bool{false, true} {
-		h := open(t, func(o *ServerOptions) { o.Grant = grant })
-		n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
-		came := make(chan Msg, 2)
-		for _, subject := range []string{Grant("n1"), Ask("n1")} {
-			defer env.Must[func()](t)(n.Hear(subject, func(m Msg) { came <- m }))()
-		}
-		if err := n.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		asker := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
-		_ = asker.Send(Grant("n1"), "", nil)
-		_ = asker.Send(Ask("n1"), "", nil)
-		got := []string{(<-came).Subject}
-		if grant {
-			got = append(got, (<-came).Subject)
-		}
-		slices.Sort(got)
-		want := map[bool]string{false: "mg.ask.n1", true: "mg.ask.n1 mg.grant.n1"}[grant]
-		if want != strings.Join(got, " ") {
-			t.Errorf("allowed %v: %v", grant, got)
 		}
 	}
 }

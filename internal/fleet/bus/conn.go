@@ -314,7 +314,7 @@ func waiting(subject string) (messages, bytes int) {
 		return answersWait, maxUnread
 	case strings.HasPrefix(subject, helloPrefix):
 		return hellosWait, waitingBytes
-	case strings.HasPrefix(subject, flowPrefix):
+	case strings.HasPrefix(subject, flowPrefix), strings.HasPrefix(subject, hubPrefix):
 		return flowsWait, waitingBytes
 	}
 	return othersWait, waitingBytes
@@ -338,6 +338,9 @@ func (c *Conn) Request(ctx context.Context, subject string, data []byte) ([]byte
 }
 
 var nodeForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
+// tokenForm is that of a name in a subject, also of the one that answers for the hub's rows.
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_~][A-Za-z0-9_~-]{0,127}$`)
 
 // nodeName: "all" is everybody's.
 func nodeName(s string) bool { return s != everybody && nodeForm.MatchString(s) }

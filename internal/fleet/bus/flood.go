@@ -12,6 +12,9 @@ import (
 const (
 	// maxRate bounds the messages a second: an answer of 640 MB/s has so many.
 	maxRate = 10_000
+	// Pace is how many messages a second a node's own answers have, all its processes together: whatever it is asked,
+	// they are no flood. It is 320 MB/s.
+	Pace = maxRate / 2
 	// floodLook is between looks at how many came. Until the next, a node sends as it likes.
 	floodLook = time.Second
 	// floodFor is how long a node is not let in after a flood.

@@ -96,6 +96,9 @@ var (
 // --hub on that machine.
 const perKey = 64
 
+// LeastPace is a process's share of Pace where nobody says how many there are.
+const LeastPace = Pace / perKey
+
 // admits says whether a node may have one more connection. What was let in is counted here, and looked at only where
 // it may be too many: the server does not tell of those that went.
 func (s *Server) admits(key string) bool {

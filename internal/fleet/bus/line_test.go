@@ -110,13 +110,20 @@ func TestLongestNames(t *testing.T) {
 	}
 	a := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
 	came := make(chan string, 2)
+	defer env.Must[func()](t)(hub.HearAskers(func(m Msg) {
+		_, what := HubOf(m.Subject)
+		if to, ok := OnwardOf(what); ok {
+			_ = hub.Send(to.Subject, "", m.Data)
+		}
+	}))()
 	for c, subject := range map[*Conn]string{a: Answers(id), n: Flows(name)} {
 		defer env.Must[func()](t)(c.Hear(subject, func(m Msg) { came <- m.Subject }))()
 		if err := c.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(n.Send(Answer(name, id), "", nil), a.Send(Flow(name, id), "", nil)); err != nil {
+	word := Via(a.Place(), Flow(name, id))
+	if err := errors.Join(n.Send(Answer(name, id), "", nil), a.Send(word, "", nil)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -253,7 +260,8 @@ func TestSubscriptions(t *testing.T) {
 func TestWaitingMessages(t *testing.T) {
 	h := open(t, nil)
 	n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
-	a := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
+	a := env.Must[*Conn](t)(h.Connect())
+	defer a.Close()
 	free, came := make(chan struct{}), 0
 	end := make(chan struct{})
 	defer env.Must[func()](t)(n.Hear(Ask("n1"), func(m Msg) {

@@ -36,7 +36,6 @@ type ServerOptions struct {
 	Ask      Token
 	Cert     tls.Certificate // as Identity has given it
 	Insecure bool            // no TLS and no credentials: loopback only
-	Grant    bool            // whether questions that change something pass at all
 	MaxDisk  int64           // bytes of frames that wait for the lake
 	Log      *slog.Logger
 
@@ -268,7 +267,7 @@ func (s *Server) user(name, secret, key, sig string, c server.ClientAuthenticati
 		if !s.admitsAsker(c.GetID(), place) {
 			return nil, whyAskers
 		}
-		return &server.User{Username: name, Permissions: s.mayAsk(place)}, ""
+		return &server.User{Username: name, Permissions: asking(place)}, ""
 	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.lets(Join, secret):
 		return nil, whyToken
 	}
@@ -305,13 +304,9 @@ func signed(key, sig string, nonce []byte) bool {
 	return err == nil && pub.Verify(nonce, raw) == nil
 }
 
-// mayAsk is what people may do: ask nodes and, from their own place, the hub, and hear the answers.
-func (s *Server) mayAsk(place string) *server.Permissions {
-	allow := []string{askPrefix + ">", flowPrefix + ">", Hub(place, ">")}
-	if s.o.Grant {
-		allow = append(allow, GrantPrefix+">")
-	}
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: allow},
+// asking is what people may do: speak to the hub from their own place, and hear the answers.
+func asking(place string) *server.Permissions {
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{Hub(place, ">")}},
 		Subscribe: &server.SubjectPermission{Allow: []string{askInbox(place) + ".>", answerPrefix + "*.*"}}}
 }
 

@@ -50,7 +50,7 @@ func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, mi
 		return nil, nil, err
 	}
 	q := Question{Select: s, Method: r.Method, Path: r.Path, Body: body}
-	as, parts, stop, err := a.ask(q, len(nodes))
+	as, parts, stop, err := a.ask(ctx, q, len(nodes))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 )
 
@@ -154,7 +155,7 @@ func (a *Asker) gather(ctx context.Context, q Question, nodes []Node, take func(
 	failed := map[string]string{}
 	ctx, cancel := context.WithTimeout(ctx, a.Patience)
 	defer cancel()
-	_, parts, stop, err := a.ask(q, len(nodes))
+	_, parts, stop, err := a.ask(ctx, q, len(nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +200,7 @@ func (e ear) hears(node string, part []byte) bool {
 }
 
 // ask sends a question and gives the parts of its answers; stop ends that.
-func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(), err error) {
+func (a *Asker) ask(ctx context.Context, q Question, room int) (as asked, parts chan Part, stop func(), err error) {
 	q.ID, q.Secret, q.Time = rand.Text(), rand.Text(), a.Patience
 	parts = make(chan Part, 4*room+Window)
 	over := make(chan struct{})
@@ -222,29 +223,61 @@ func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(
 	if err != nil {
 		return as, nil, nil, err
 	}
-	subject, err := subjectOf(q, a.conn.Place())
+	stop = func() { close(over); unhear() }
+	subject, err := subjectOf(q)
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(q) // #nosec G117 -- for the node that has the question
 	}
 	if err == nil {
-		err = a.conn.Send(subject, "", text)
+		err = a.carry(ctx, subject, text)
 	}
 	if err != nil {
-		unhear()
+		stop()
 		return as, nil, nil, fmt.Errorf("ask the nodes: %w", err)
 	}
-	return asked{q.ID, q.Secret}, parts, func() { close(over); unhear() }, nil
+	return asked{q.ID, q.Secret}, parts, stop, nil
 }
 
-// subjectOf is where a question is sent: what changes something has subjects of its own, which the bus can hold back.
-func subjectOf(q Question, place string) (string, error) {
+// Carried is what the hub says of a question to nodes: nothing, or why it did not carry it to them.
+type Carried struct {
+	Later time.Duration `json:"later_ns,omitempty"` // after which it may carry it
+	Error *api.Error    `json:"error,omitempty"`
+}
+
+// mostLater is how long to wait at most before the hub is asked again.
+const mostLater = time.Second
+
+// carry has the hub carry a question to nodes, within Patience.
+func (a *Asker) carry(ctx context.Context, subject string, text []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Patience)
+	defer cancel()
+	for {
+		b, err := a.conn.Request(ctx, bus.Via(a.conn.Place(), subject), text)
+		if err != nil {
+			return err
+		}
+		var c Carried
+		if err := json.Unmarshal(b, &c); err != nil {
+			return fmt.Errorf("what the hub says: %w", err)
+		}
+		if c.Later <= 0 {
+			return c.Error.Unpack()
+		}
+		select {
+		case <-time.After(min(c.Later, mostLater)):
+		case <-ctx.Done():
+			return c.Error.Unpack()
+		}
+	}
+}
+
+// subjectOf is where a question goes: what changes something has subjects of its own, which the hub can hold back.
+func subjectOf(q Question) (string, error) {
 	needs, err := q.Needs()
 	switch {
 	case err != nil:
 		return "", err
-	case q.Select.Node == LakeNode:
-		return bus.Hub(place, bus.LakeAsk), nil
 	case needs.Changes():
 		return bus.Grant(q.Select.Node), nil
 	}
@@ -253,11 +286,7 @@ func subjectOf(q Question, place string) (string, error) {
 
 // say tells who answers about an answer. It may be lost: then the node gives up in its time.
 func (a *Asker) say(node, id string, text []byte) {
-	subject := bus.Flow(node, id)
-	if node == LakeNode {
-		subject = bus.Hub(a.conn.Place(), bus.LakeFlow+id)
-	}
-	_ = a.conn.Send(subject, "", text)
+	_ = a.conn.Send(bus.Via(a.conn.Place(), bus.Flow(node, id)), "", text)
 }
 
 func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string]string) (list []Missing) {

@@ -23,7 +23,7 @@ func TestSubjectOf(t *testing.T) {
 	for path, want := range map[string]string{"/v1/eval": "mg.grant.n1", "/v1/record": "mg.grant.n1",
 		"/v1/snapshot?bytes": "mg.grant.n1", "/v1/interrupt": "mg.grant.n1", "/v1/query": "mg.ask.n1",
 		"/v1/leak": "mg.ask.n1", "": "mg.ask.n1", "/v1/eval#x": "", "/v1/%65val": "", "/v1/later": ""} {
-		got, err := subjectOf(Question{Method: "POST", Path: path, Select: Select{Node: "n1"}}, "x")
+		got, err := subjectOf(Question{Method: "POST", Path: path, Select: Select{Node: "n1"}})
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", path, got, err)
 		}

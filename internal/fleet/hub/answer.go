@@ -35,7 +35,7 @@ const (
 	whyFormer    = "frame of an older memgauge"
 	whyHello     = "hello out of bounds"
 	whyOften     = "hello that comes too often"
-	whyAsksOften = "question to the hub beyond its asker's share"
+	whyAsksOften = "question or word beyond its asker's share"
 	whyReply     = "message that can't be answered"
 	whyShare     = "frame beyond its node's share, to come later"
 	whyColumn    = "frame with columns that are not known, which were left out"

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 )
@@ -16,7 +16,7 @@ import (
 // nodes takes some 10 ms to make.
 var askShare = rate{burst: 64, each: 8}
 
-var errAsksOften = errors.New("it asks too often")
+var errAsksOften = remedy.Add(errors.New("that is more than one who asks may have at a time"), "ask again later")
 
 // askers are what those who ask have left of their share, by place.
 type askers struct {
@@ -41,8 +41,8 @@ const (
 	asksStatus = "status"
 )
 
-// answerAskers answers who asks the hub, until stop: each place in a line of its own, and no more often than its share.
-// One beyond gets no answer. What is said about answers under way has no share: it costs next to nothing.
+// answerAskers answers who asks the hub, and carries what is for nodes to them, until stop: each place in a line of its
+// own, and no more often than its share. A question to the hub itself beyond that gets no answer.
 func (h *Hub) answerAskers(ctx context.Context) (stop func(), err error) {
 	var lake *node.Lake
 	if h.o.Rows != nil {
@@ -51,21 +51,19 @@ func (h *Hub) answerAskers(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	deaf, err := h.conn.HearAskers(func(m bus.Msg) {
 		place, what := bus.HubOf(m.Subject)
-		if lake != nil && strings.HasPrefix(what, bus.LakeFlow) {
-			lake.Flow(m)
+		if to, ok := bus.OnwardOf(what); ok {
+			h.carry(ctx, lake, place, to, m)
 			return
 		}
 		if !h.askers.take(place, time.Now()) {
 			h.refuse("a question", place, whyAsksOften, errAsksOften)
 			return
 		}
-		switch {
-		case what == asksNodes:
+		switch what {
+		case asksNodes:
 			h.nodes(m)
-		case what == asksStatus:
+		case asksStatus:
 			h.status(ctx, m)
-		case what == bus.LakeAsk && lake != nil:
-			lake.Take(ctx, place, m)
 		}
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 var may = map[string]nats.User{"hub": {Publish: []string{">"}, Subscribe: []string{">"}},
 	"n1": {Publish: []string{"mg.hello.n1", "mg.rows.n1", "mg.answer.n1.*"},
 		Subscribe: []string{"mg.ask.all", "mg.ask.n1", "mg.flow.n1.*", "mg.kept.n1", "_INBOX.node-n1.>"}},
-	"ask": {Publish: []string{"mg.ask.>", "mg.flow.>", "mg.hub.>"},
+	"ask": {Publish: []string{"mg.hub.>"},
 		Subscribe: []string{"mg.answer.*.*", "_INBOX.ask.>"}}}
 
 func over(t *testing.T, o nats.Server, replicas int) Options {

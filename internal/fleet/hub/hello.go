@@ -127,7 +127,8 @@ func (h *Hub) hello(m bus.Msg) {
 		h.reply(m, node.Welcome{Refused: cut(err.Error(), keptTrouble)})
 		return
 	}
-	w := node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version, Schema: table.Latest()} // it is known now
+	w := node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version, Schema: table.Latest(), // it is known now
+		Pace: bus.Pace / max(1, h.roster.processes(name))}
 	if h.o.Keep != nil {
 		w.Lake = h.o.Keep.ID()
 	}

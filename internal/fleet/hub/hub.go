@@ -86,12 +86,13 @@ type Hub struct {
 	began    time.Time
 	Identity Identity
 
-	counts counts
-	shares shares // for take alone
-	told   told
-	hellos hellos // for hello alone
-	askers askers
-	untold error // why others of this machine can't read where the hub is; for open and remember
+	counts  counts
+	shares  shares // for take alone
+	told    told
+	hellos  hellos // for hello alone
+	askers  askers
+	carrier carrier
+	untold  error // why others of this machine can't read where the hub is; for open and remember
 }
 
 // Identity is how others reach the hub.
@@ -146,7 +147,8 @@ const maxAddr = 64 << 10
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now(), shares: newShares(o.LakeMax), hellos: hellos{}, askers: newAskers()}
+	h := &Hub{o: o, began: time.Now(), shares: newShares(o.LakeMax), hellos: hellos{}, askers: newAskers(),
+		carrier: newCarrier()}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err
@@ -221,8 +223,8 @@ func (h *Hub) openServer() error {
 		}
 	}
 	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.dir, Shared: h.o.SharedSecrets, Addr: h.o.Listen,
-		Join: h.Identity.Join, Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant,
-		MaxDisk: h.o.MaxDisk, Log: h.o.Log, Known: h.roster.known})
+		Join: h.Identity.Join, Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, MaxDisk: h.o.MaxDisk,
+		Log: h.o.Log, Known: h.roster.known})
 	if err != nil {
 		return err
 	}

@@ -281,6 +281,16 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	return nil
 }
 
+// processes is how many have said that they answer for a node.
+func (r *roster) processes(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.nodes[name]; n != nil {
+		return len(n.hellos)
+	}
+	return 0
+}
+
 // list is the nodes by name, as they are now.
 func (r *roster) list(now time.Time) []fanout.Node {
 	r.mu.Lock()

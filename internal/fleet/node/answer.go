@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
@@ -82,6 +84,7 @@ type desk struct {
 	room    chan struct{} // answers at a time
 	follows chan struct{} // those without an end
 	line    chan struct{} // answers, and questions that wait for room
+	pace    *rate.Limiter // of messages; nil for none
 	silence time.Duration // after which an asking side that says nothing is gone
 	held    atomic.Int64  // bytes of the questions in line
 	lock    sync.Mutex
@@ -132,12 +135,12 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights, of *seats
 	}
 	if err != nil && !errors.Is(err, api.ErrUnknown) { // each session answers what it does not know
 		n.refuse(q.Path)
-		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
+		n.decline(q, err)
 		return
 	}
 	size := int64(len(m.Data))
 	if !n.admit(size, of) {
-		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errBusy)})
+		n.decline(q, errBusy)
 		return
 	}
 	a := &answer{rights: rights, secret: q.Secret, free: map[string]chan struct{}{}}
@@ -160,7 +163,7 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights, of *seats
 		defer cancel()
 		leave, err := n.enter(ctx, q, of)
 		if err != nil {
-			n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
+			n.reply(ctx, q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
 			return
 		}
 		defer leave()
@@ -289,14 +292,14 @@ func (n *Node) answer(ctx context.Context, q fanout.Question, a *answer) {
 	list, targets := n.sessions.selected(ctx, q.Select)
 	var all sync.WaitGroup
 	for i := range list {
-		n.reply(q, fanout.Part{Kind: fanout.Head, ID: list[i].About.ID, Session: &list[i]})
+		n.reply(ctx, q, fanout.Part{Kind: fanout.Head, ID: list[i].About.ID, Session: &list[i]})
 		if q.Path == "" {
 			continue
 		}
 		all.Go(func() { n.answerOne(ctx, q, a, list[i], targets[i]) })
 	}
 	all.Wait()
-	n.reply(q, fanout.Part{Kind: fanout.Done, Count: len(list)})
+	n.reply(ctx, q, fanout.Part{Kind: fanout.Done, Count: len(list)})
 }
 
 // answerOne has the session's own handler answer.
@@ -332,16 +335,31 @@ func (n *Node) answerMachine(ctx context.Context, q fanout.Question, a *answer) 
 	if n.o.Machine != nil {
 		count = 1
 		s := fanout.MachineOf(n.o.Name)
-		n.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
+		n.reply(ctx, q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
 		w := n.writer(ctx, q, a, s.About.ID)
 		_, _ = w.Write(n.o.Machine())
 		w.finish()
 	}
-	n.reply(q, fanout.Part{Kind: fanout.Done, Count: count})
+	n.reply(ctx, q, fanout.Part{Kind: fanout.Done, Count: count})
 }
 
 // reply sends a part; whoever asked may be gone.
-func (n *desk) reply(q fanout.Question, p fanout.Part) {
+// It waits until the message may go; of an answer that is over already, it goes at once or not at all.
+func (n *desk) reply(ctx context.Context, q fanout.Question, p fanout.Part) {
+	if n.pace == nil || n.pace.Wait(ctx) == nil || n.pace.Allow() {
+		n.post(q, p)
+	}
+}
+
+// decline says that a question is not answered, without waiting. Where so many are declined that this would be too many
+// messages, those who ask get no answer.
+func (n *desk) decline(q fanout.Question, why error) {
+	if n.pace == nil || n.pace.Allow() {
+		n.post(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(why)})
+	}
+}
+
+func (n *desk) post(q fanout.Question, p fanout.Part) {
 	p.Instance = n.instance
 	b, err := p.Encode()
 	if err == nil {
@@ -428,7 +446,7 @@ func (w *writer) send(p fanout.Part) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	p.ID = w.session
-	w.n.reply(w.q, p)
+	w.n.reply(w.ctx, w.q, p)
 }
 
 // live sends an empty part now and then, until stop.

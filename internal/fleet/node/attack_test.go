@@ -52,7 +52,7 @@ func TestAttacksThroughAHub(t *testing.T) {
 		}
 		text, err := json.Marshal(q)
 		if err == nil {
-			err = conn.Send(bus.Ask("n1"), "", text)
+			err = conn.Send(bus.Via(conn.Place(), bus.Ask("n1")), "", text)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
@@ -88,6 +90,7 @@ type Welcome struct {
 	Frames  int    `json:"frames"`            // version of the frames that it takes; 0: 1
 	Schema  int    `json:"schema,omitempty"`  // the newest tables that it knows: outbox.Hub
 	Lake    string `json:"lake,omitempty"`    // the name of what keeps the rows
+	Pace    int    `json:"pace,omitempty"`    // messages a second that the answers of this process may have
 	Refused string `json:"refused,omitempty"` // why the hub takes no notice of us
 }
 
@@ -99,6 +102,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for known := false; ; {
 		n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1), known: known}
+		n.pace = rate.NewLimiter(0, 0)
+		n.keepPace(bus.LeastPace)
 		err := n.run(ctx)
 		if !errors.Is(err, bus.ErrLost) {
 			return err
@@ -249,7 +254,15 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	if w.Refused != "" && n.again(w.Refused) {
 		n.o.Log.Warn("the hub takes no notice of this node", "why", w.Refused)
 	}
+	n.keepPace(w.Pace)
 	n.shipping.wanted(w)
+}
+
+// keepPace bounds the messages of answers to what this process may send; 0: a hub of before has not said it.
+func (n *Node) keepPace(pace int) {
+	pace = max(pace, bus.LeastPace)
+	n.pace.SetLimit(rate.Limit(pace))
+	n.pace.SetBurst(pace / 4)
 }
 
 // Name is what a machine is called where nobody says: its host's name.

@@ -19,10 +19,11 @@ import (
 	"github.com/memgauge/memgauge/test/rights"
 )
 
-// attacker is somebody with the ask token, who sends what they like on a bus that lets everything through.
+// attacker is somebody whose questions the hub carries to a node, whatever they are.
 type attacker struct {
 	t    *testing.T
-	conn *bus.Conn
+	conn *bus.Conn // the hub's
+	asks *bus.Conn
 	node *Node
 	s    *rights.Session
 }
@@ -40,7 +41,7 @@ func newAttacker(t *testing.T, allow ...string) *attacker {
 		t.Fatal(err)
 	}
 	o := bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Cert: cert, Join: bus.NewToken(bus.Join, pin),
-		Ask: bus.NewToken(bus.Asks, pin), Grant: true, MaxDisk: 1 << 30, Log: log,
+		Ask: bus.NewToken(bus.Asks, pin), MaxDisk: 1 << 30, Log: log,
 		Known: func(string, string, netip.Addr) error { return nil }}
 	server, err := bus.StartServer(o)
 	if err != nil {
@@ -56,7 +57,11 @@ func newAttacker(t *testing.T, allow ...string) *attacker {
 		t.Cleanup(c.Close)
 		return c
 	}
-	x := &attacker{t: t, s: &rights.Session{}, conn: dial(bus.DialOptions{Token: o.Ask})}
+	x := &attacker{t: t, s: &rights.Session{}, asks: dial(bus.DialOptions{Token: o.Ask})}
+	if x.conn, err = server.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.conn.Close)
 	x.node = &Node{desk: newDesk("n1", log), o: Options{Name: "n1", Log: log}}
 	if x.node.o.Allow, err = api.Allowed(allow); err != nil {
 		t.Fatal(err)
@@ -179,7 +184,18 @@ func TestNodeRefusesOtherSpellings(t *testing.T) {
 // TestFarSessionIsTold: who asks for what was not allowed hears so, from the node or before anything is sent.
 func TestFarSessionIsTold(t *testing.T) {
 	x := newAttacker(t, "record")
-	s := fanout.NewAsker(x.conn, time.Minute).Open(fanout.Session{Node: "n1", About: api.About{ID: "1"}})
+	stop, err := x.conn.HearAskers(func(m bus.Msg) {
+		_, what := bus.HubOf(m.Subject)
+		if to, ok := bus.OnwardOf(what); ok {
+			_ = x.conn.Send(to.Subject, "", m.Data)
+			_ = x.conn.Reply(m, []byte("{}"))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	s := fanout.NewAsker(x.asks, time.Minute).Open(fanout.Session{Node: "n1", About: api.About{ID: "1"}})
 	defer s.Close()
 	if _, err := s.Record(t.Context(), api.RecordRequest{}); err != nil {
 		t.Errorf("what is allowed: %v", err)

@@ -45,13 +45,13 @@ func NewLake(conn *bus.Conn, log *slog.Logger, rows Rows, refused func()) *Lake 
 	l.conn, l.onRefusal = conn, refused
 	l.work = func(ctx context.Context, q fanout.Question, a *answer) {
 		s := fanout.LakeSession()
-		l.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
+		l.reply(ctx, q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
 		w := l.writer(ctx, q, a, s.About.ID)
 		stop := w.live()
 		l.handle(ctx, q, w, rows(q.Of, a.rights))
 		stop()
 		w.finish()
-		l.reply(q, fanout.Part{Kind: fanout.Done, Count: 1})
+		l.reply(ctx, q, fanout.Part{Kind: fanout.Done, Count: 1})
 	}
 	return l
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
@@ -272,5 +274,43 @@ func TestFewLines(t *testing.T) {
 	}
 	if n := strings.Count(said.String(), "\n"); n != 10 || d.refused.Load() != 1000 {
 		t.Errorf("%d lines of %d refusals", n, d.refused.Load())
+	}
+}
+
+// TestPaceOfAnswers: whatever is asked, a node sends no more messages than it may: what it declines is not even said
+// then, and answers wait.
+func TestPaceOfAnswers(t *testing.T) {
+	x := newAttacker(t)
+	came := make(chan fanout.Part, 1024)
+	stop, err := x.conn.Hear(bus.Answers("*"), func(m bus.Msg) {
+		if p, err := fanout.DecodePart(m.Data); err == nil {
+			came <- p
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := x.conn.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.node.pace = rate.NewLimiter(rate.Every(time.Hour), 2)
+	m := question(t, fanout.Question{ID: "x", Method: "POST", Path: "/v1/eval"})
+	for range 100 {
+		x.node.take(t.Context(), m, api.Reading, nil)
+	}
+	x.node.pace = rate.NewLimiter(1000, 1)
+	for i := range 20 {
+		x.node.reply(t.Context(), fanout.Question{ID: "x"}, fanout.Part{Kind: fanout.Body, Count: i})
+	}
+	for range 2 {
+		if p := got(t, came); p.Kind != fanout.Done || p.Error == nil {
+			t.Errorf("%+v", p)
+		}
+	}
+	for i := range 20 {
+		if p := got(t, came); p.Kind != fanout.Body || p.Count != i {
+			t.Errorf("%+v, not the %d", p, i)
+		}
 	}
 }

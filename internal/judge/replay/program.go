@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
@@ -25,6 +26,7 @@ type program struct {
 	top     uint64
 
 	patience time.Duration // processor time of a replay, beside what its operations have
+	spent    atomic.Int64  // processor time that its replays have taken, in ns
 }
 
 // op is one step of a program, 32 bytes.

@@ -106,11 +106,16 @@ const maxNeed = 1 << 40
 var errTakesLong = errors.New("it takes longer than any program's allocations do")
 
 // The processor time of a replay is maxTime, and maxTimePerOp for each operation. Operations of recorded histories take
-// 1 to 20 µs.
+// 1 to 20 µs. All replays of one history have allTimes that together: one or two may take all of theirs where the
+// others are honest.
 const (
 	maxTime      = 30 * time.Second
 	maxTimePerOp = 200 * time.Microsecond
+	allTimes     = 3
 )
+
+// errAllTakeLong says that the replays of a history were given up together.
+var errAllTakeLong = errors.New("the replays together take longer than those of any program do")
 
 // room is the size of a device in bytes; Unlimited becomes a multiple of what the program ever held.
 func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
@@ -186,13 +191,17 @@ func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capa
 	}
 	p := &player{a: a, driver: d, program: prog, exact: s.Recorded, held: make([]alloc.Ptr, prog.slots),
 		out: &Result{Setting: s.Name, Recorded: s.Recorded}}
-	p.until = cpu() + prog.patience + time.Duration(turns)*time.Duration(len(prog.ops))*maxTimePerOp
+	p.time = prog.patience + time.Duration(turns)*time.Duration(len(prog.ops))*maxTimePerOp
+	p.began = cpu()
 	p.segments = (a.Policy() == alloc.Torch) && !s.Options.ExpandableSegments
 	if err := p.open(t, &s.Options); err != nil {
 		return nil, fmt.Errorf("replay: %w: %w", errOpening, err)
 	}
 	began := cpu()
 	err = p.repeat(ctx, t, turns)
+	if errors.Is(err, errAllTakeLong) {
+		return nil, remedy.Add(fmt.Errorf("replay: %w", err), "try fewer policies and settings at a time")
+	}
 	if errors.Is(err, errTakesLong) {
 		return nil, remedy.Add(fmt.Errorf("replay: %s: %w", s.Name, err), "leave that policy or setting out")
 	}
@@ -235,7 +244,9 @@ type player struct {
 	held     []alloc.Ptr   // by slot
 	missed   bool          // a segment was given back that the replayed allocator doesn't have, or that isn't idle
 	first    int           // events of the turns before
-	until    time.Duration // the thread's processor time at which it is given up
+	began    time.Duration // the thread's processor time then
+	time     time.Duration // that it may take
+	told     time.Duration // of it that stands in the program's spent
 	out      *Result
 }
 
@@ -296,10 +307,17 @@ func (p *player) driven(o *op) error {
 	return nil
 }
 
-// count counts an operation, and gives the replay up when its time is over.
+// count counts an operation, and gives the replay up when its time is over, or that of all replays.
 func (p *player) count() error {
-	if p.out.Ops%timeEvery == 0 && cpu() > p.until {
-		return errTakesLong
+	if p.out.Ops%timeEvery == 0 {
+		took := cpu() - p.began
+		if took > p.time {
+			return errTakesLong
+		}
+		if p.spent.Add(int64(took-p.told)) > int64(allTimes*p.time) {
+			return errAllTakeLong
+		}
+		p.told = took
 	}
 	p.out.Ops++
 	return nil

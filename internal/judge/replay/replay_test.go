@@ -111,6 +111,22 @@ func TestReplayHasAnEnd(t *testing.T) {
 	}
 }
 
+// TestReplaysEndTogether: the replays of one history share a time, however many settings there are: one may take all of
+// its own only where others take little.
+func TestReplaysEndTogether(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(1, mib), give(1), take(2, mib))}
+	p := newProgram(tr, false)
+	p.spent.Store(int64(allTimes*(maxTime+time.Duration(len(p.ops))*maxTimePerOp) - time.Nanosecond))
+	_, err := p.run(t.Context(), tr, setting(t, "torch", ""), 1<<30, 1)
+	if !errors.Is(err, errAllTakeLong) || remedy.Of(err) == "" {
+		t.Error(err)
+	}
+	p.spent.Store(0)
+	if _, err := p.run(t.Context(), tr, setting(t, "torch", ""), 1<<30, 1); err != nil || p.spent.Load() <= 0 {
+		t.Errorf("%v, %d ns", err, p.spent.Load())
+	}
+}
+
 func TestOOM(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(1, 30*mib), take(2, 30*mib), give(1), take(3, 30*mib))}
 	r := run(t, tr, setting(t, "torch", ""), 40*mib)

@@ -31,6 +31,7 @@ type Options struct {
 	blockBytes int64    // 0: blockSize
 	logBytes   int64    // 0: what walBytes says
 	spill      int64    // bytes; 0: what spillBytes says
+	export     int64    // bytes; 0: what exportBytes says
 	outside    bool     // files besides the database are used until engine.lockDown
 	reads      []string // files that may be read after that, see OpenFiles
 }
@@ -123,6 +124,7 @@ func (o Options) settings() [][2]string {
 type DB struct {
 	o       Options
 	scratch *scratch
+	exports exports
 	files   []FileView // of a lake, see OpenFiles
 	writing sync.Mutex // held while appending, maintaining, checkpointing, reopening; guards w
 	w       writer

@@ -154,8 +154,7 @@ func (o *hubOptions) checkNATS(f *pflag.FlagSet) error {
 		return nil
 	}
 	for name, instead := range map[string]string{"listen": "its servers listen",
-		"cert":  "its servers have certificates",
-		"allow": "its permissions say who may send to " + bus.GrantPrefix + ">"} {
+		"cert": "its servers have certificates"} {
 		if f.Changed(name) {
 			return remedy.Add(fmt.Errorf("hub: --%s and --nats: the hub has no server then", name), instead)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -154,6 +155,9 @@ func (b *clusterBook) node(name string) *clusterNode {
 	return n
 }
 
+// maxTold bounds the memory that is made of what a node says of its machine, in bytes: 16 GPUs take some 100 KB.
+const maxTold = 64 << 20
+
 // told reads a node's report.
 func (n *clusterNode) told(name string, report []byte) error {
 	var r struct {
@@ -164,7 +168,7 @@ func (n *clusterNode) told(name string, report []byte) error {
 		Events          []monitor.EventReport
 		Recommendations []string
 	}
-	if err := json.Unmarshal(report, &r); err != nil {
+	if _, err := api.Unmarshal(report, &r, maxTold); err != nil {
 		return fmt.Errorf("the report of %s: %w", name, err)
 	}
 	if len(r.Summary) == 0 {

@@ -2,10 +2,11 @@
 files. It opens no path. There is a pair of connected sockets of which the program keeps both ends; who may trace the
 process takes a copy of the far end (pidfd_getfd(2)) and asks through it, in messages, for what a path would have given:
 
-    new    answered with "connection" and a stream socket, which then speaks docs/formats/control.md
-    ring   comes with the descriptor of a ring's file, allocated in full; answered with "ok" or "error TEXT"
+    new    comes with a stream socket, which then speaks docs/formats/control.md
+    ring   comes with the descriptor of a ring's file, allocated in full
 
-Several clients may hold copies of the far end at once: an answer to `new` is as good for one as for the other.
+Each is answered with "ok" or "error TEXT". Descriptors go in, and none comes out: whoever traces a hostile process
+takes no file of its choice. Several clients may hold copies of the far end at once, so their answers may be swapped.
 """
 import _socket
 import array
@@ -36,10 +37,10 @@ class Door:
     def accept(self, hooks):
         """Answers one message; returns the socket of a new connection, or None."""
         text, fds = self._receive()
-        if text == b"new":
-            for fd in fds:
-                os.close(fd)
-            return self._connect()
+        if text == b"new" and fds:
+            taken = []
+            self._send(_try(lambda: taken.append(_socket_of(fds[0]))))
+            return taken[0] if taken else None
         if text == b"ring" and fds:
             self._send(_try(hooks.ring, fds[0]))
         else:
@@ -59,18 +60,6 @@ class Door:
             if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
                 fds.frombytes(data[:len(data) - len(data) % 4])
         return text, list(fds)
-
-    def _connect(self):
-        ours, theirs = _pair(_socket.SOCK_STREAM)
-        try:
-            rights = array.array("i", [theirs.fileno()])
-            self._near.sendmsg([b"connection"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-        except OSError:
-            ours.close()
-            return None
-        finally:
-            theirs.close()
-        return ours
 
     def _send(self, text):
         try:
@@ -95,6 +84,19 @@ def _pair(kind):
         ours.close()
         theirs.close()
         raise
+
+
+def _socket_of(fd):
+    """The stream socket that somebody has given us; the descriptor is closed where it is none."""
+    try:
+        sock = _socket.socket(fileno=fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    if (sock.family, sock.type & 15) != (_socket.AF_UNIX, _socket.SOCK_STREAM):
+        sock.close()
+        raise ValueError("not a stream socket")
+    return Sock(sock)
 
 
 def _try(function, *arguments):
