@@ -94,30 +94,6 @@ class Life(Case):
         self.assertEqual([r.kind for r in ring.records], ["event", "text", "event", "step_end", "event"])
         self.assertEqual([e[0] for e in ring.events()], ["start", "early", "exit"])
 
-    def test_control_opens_however_long_another_thread_opens_the_ring(self):
-        """On a busy machine that takes longer than the program's own threads would wait for it."""
-        self.assertEqual(self.run_code("""
-def waits():
-    frame = sys._current_frames().get(state.current.thread.ident)
-    while frame is not None and frame.f_code.co_name != "ring":
-        frame = frame.f_back
-    return frame is not None
-def child():
-    held = state.current.opening
-    held.acquire()      # a child's thread begins late: it has not been here before
-    end = time.monotonic() + 20
-    while not waits():
-        assert time.monotonic() < end, "the thread asks for no ring"
-        time.sleep(.005)
-    end = time.monotonic() + 2 * recording.OPENING
-    while time.monotonic() < end:
-        time.sleep(.005)
-    held.release()
-    wait_ring()
-    print("opened", flush=True)
-wait(fork(child))
-"""), "opened")
-
     def test_no_exit_no_word(self):
         pid = int(self.run_code("wait_ring(); print(os.getpid(), flush=True); os._exit(0)"))
         ring, = self.by_pid()[pid]
