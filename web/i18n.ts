@@ -1,6 +1,7 @@
 // Words of the page in English and 简体中文. What the session itself says (names, evidence, advice) stays as it is.
 const words: Record<string, [string, string]> = {
   sessions: ["Sessions", "会话"],
+  showhide: ["Click to hide it, or show it again", "点击可隐藏或重新显示"],
   sort: ["Sort by {0}", "按“{0}”排序"],
   search: ["Search sessions", "搜索会话"],
   all: ["All sessions", "所有会话"],

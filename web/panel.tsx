@@ -1,5 +1,5 @@
 // One memory over time: its classes stacked, the least and the most in each pixel, its limit, marks and the forecast.
-import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Columns, Event } from "./api";
 import { colorOf } from "./colors";
@@ -46,7 +46,11 @@ export function Panel(props: PanelProps) {
   const box = useRef<HTMLDivElement>(null),
     plot = useRef<uPlot | null>(null),
     now = useLatest(props);
-  const shape = useMemo(() => props.data && layersOf(props.data, props.lines), [props.data, props.lines]),
+  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  const shape = useMemo(
+      () => props.data && layersOf(without(props.data, hidden), props.lines),
+      [props.data, props.lines, hidden],
+    ),
     drawn = useLatest(shape);
   const keys = shape ? shape.keys.join() : "",
     moved = useRef(0);
@@ -99,17 +103,26 @@ export function Panel(props: PanelProps) {
           <ul class="legend">
             {last.parts.map(([k, v]) => (
               <li>
-                <svg width="10" height="10" aria-hidden="true">
-                  <rect width="10" height="10" fill={colorOf(k)} />
-                </svg>
-                {t(k)} {f.bytes(v)}
+                <button
+                  aria-pressed={!hidden.has(k)}
+                  title={t("showhide")}
+                  onClick={() => setHidden(toggled(hidden, k, c!))}
+                >
+                  <svg width="10" height="10" aria-hidden="true">
+                    <rect width="10" height="10" fill={colorOf(k)} />
+                  </svg>
+                  {t(k)} {f.bytes(v)}
+                </button>
               </li>
             ))}
           </ul>
         )}
       </figcaption>
       {keys ? (
-        <div ref={box} class="plot" role="img" aria-label={spoken(props)} />
+        <div class="under">
+          <div ref={box} class="plot" role="img" aria-label={spoken(props)} />
+          {last && plot.current && <Tip u={plot.current} p={props} of={last} />}
+        </div>
       ) : (
         <p class="state">{c ? t("nothing") : t("loading")}</p>
       )}
@@ -117,9 +130,54 @@ export function Panel(props: PanelProps) {
   );
 }
 
+// Tip stands beside the cursor: when that was, and what was held.
+function Tip({ u, p, of }: { u: uPlot; p: PanelProps; of: Reading }) {
+  if (p.cursor == null || p.cursor < p.view.from || p.cursor > p.view.to) return null;
+  const at = u.valToPos(p.cursor / 1e6, "x"),
+    width = u.over.clientWidth,
+    left = u.over.offsetLeft;
+  const side = at < width / 2 ? { left: `${left + at + 10}px` } : { right: `calc(100% - ${left + at - 10}px)` };
+  return (
+    <div class="tip" style={side} aria-hidden="true">
+      {moment(p, of.t)}
+      <strong>{f.bytes(of.whole)}</strong>
+      {of.parts.slice(0, 6).map(([k, v]) => (
+        <div>
+          {t(k)} {f.bytes(v)}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+// without is a memory less the classes that are hidden.
+function without(c: Columns, hidden: ReadonlySet<string>): Columns {
+  const order = c.order.filter((k) => !hidden.has(k));
+  if (order.length === c.order.length) return c;
+  const sum = c.t.map((_, i) => order.reduce((all, k) => all + (k === "step" ? 0 : (c.parts[k][i] ?? 0)), 0));
+  const known = (list: (number | null)[]) => list.map((v, i) => (v == null ? null : sum[i]));
+  return { ...c, order, lo: known(c.lo), hi: known(c.hi) };
+}
+
+// toggled hides a class or shows it again. Where nothing would be left, all are shown.
+function toggled(hidden: ReadonlySet<string>, key: string, c: Columns): ReadonlySet<string> {
+  const next = new Set(hidden);
+  if (!next.delete(key)) next.add(key);
+  const left = c.order.filter((k) => k !== "step" && !next.has(k) && c.parts[k].some((v) => v));
+  return left.length ? next : new Set();
+}
+
+interface Reading {
+  t: number;
+  whole: number;
+  limit: number | null;
+  parts: [string, number][];
+  most: boolean;
+}
+
 // reading is the one under the cursor. Without one it is the newest of what goes on and is in view, else the highest in
 // view: the last reading of a process that was killed says little about it.
-function reading(c: Columns, p: PanelProps) {
+function reading(c: Columns, p: PanelProps): Reading | null {
   const newest = p.live && p.view.to >= (c.t.at(-1) ?? 0),
     most = p.cursor == null && !newest;
   const i = most ? highestIn(c, p.view) : before(c, p.cursor ?? Infinity);

@@ -79,7 +79,7 @@ func TestAssistantAsksASession(t *testing.T) {
 	w := newWorld(t)
 	run := keeps(t, w)
 	a := newAssistant(t, w.command("memgauge", "mcp"))
-	if got := strings.Join(a.tools(), " "); got != "backtrace check leak query report sessions tables tensors where" {
+	if got := strings.Join(a.tools(), " "); got != "backtrace check fix leak query report sessions tables tensors where" {
 		t.Errorf("tools: %s", got)
 	}
 	a.wants(false, "job", "sessions", nil)

@@ -462,7 +462,7 @@ func (b *browser) sorts() {
 	b.t.Helper()
 	const rows = "[...document.querySelectorAll('main table')][0].tBodies[0].rows"
 	const names = "[..." + rows + "].map(r => r.cells[0].innerText).join('|')"
-	const order = "document.querySelector('main th[aria-sort]')?.getAttribute('aria-sort') ?? 'none'"
+	const order = "(document.querySelector('main th[aria-sort]')?.getAttribute('aria-sort') ?? 'none')"
 	before := run[string](b, names)
 	head := func() { b.do(chromedp.Click("main table th:nth-child(2) button.sort")) }
 	head()
