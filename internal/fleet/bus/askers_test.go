@@ -47,6 +47,9 @@ func TestFloodOfAnAsker(t *testing.T) {
 	}
 	close(free)
 	stop()
+	if err := hub.Flush(t.Context()); err != nil { // the server knows it, too
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := late.Request(ctx, Hub(late.Place(), "nodes"), nil); !errors.Is(err, ErrNobody) {

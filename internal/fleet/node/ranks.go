@@ -23,7 +23,8 @@ var launched = []string{"MEMGAUGE_JOB", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 	"SLURM_NTASKS", "SLURM_NNODES", "SLURM_PROCID"}
 
 const (
-	learnTime = 5 * time.Second // for a session to tell its variables; they are some rows
+	// learnTime is for a session to tell its variables, which are some rows. That its collector hangs is told sooner.
+	learnTime = time.Minute
 	// rankTime is how long a launcher's session waits for its ranks, whose job its first rows are to bear.
 	rankTime  = 2 * time.Minute
 	maxRanked = 1 << 16 // rows of variables: those of 4,096 processes

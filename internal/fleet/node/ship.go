@@ -275,6 +275,9 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 		return nil
 	}
 	if known, err := s.learn(ctx, t); err != nil || !known {
+		if err != nil {
+			s.waits(about)
+		}
 		return err
 	}
 	box, err := s.open(t)
@@ -361,5 +364,14 @@ func (s *shipping) note(id string, box *outbox.Box, err error) {
 	delete(s.behind, id)
 	if waits {
 		s.behind[id] = state.At
+	}
+}
+
+// waits notes a session that could not be asked for its job: all that it has waits, since it began.
+func (s *shipping) waits(about api.About) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.behind[about.ID]; !known {
+		s.behind[about.ID] = about.Started
 	}
 }
