@@ -1,6 +1,7 @@
 """torch.compile: nothing is compiled again, broken or warned about because of us, and the steps are counted."""
 import unittest
 
+from lane import long
 from torchrun import TorchCase
 
 COUNT = """
@@ -39,6 +40,7 @@ class Compile(TorchCase):
         if self.torch < (2, 1):
             self.skipTest("this torch has no torch.compile of this kind")
 
+    @long("three trainings in all styles of torch.compile; the other tests have one each")
     def test_models(self):
         runs = {trace: self.run_code(STYLES + COUNT, MEMGAUGE_TRACE=trace) for trace in ("off", "auto", "all")}
         for trace in ("auto", "all"):

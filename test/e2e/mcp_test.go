@@ -79,7 +79,8 @@ func TestAssistantAsksASession(t *testing.T) {
 	w := newWorld(t)
 	run := keeps(t, w)
 	a := newAssistant(t, w.command("memgauge", "mcp"))
-	if got := strings.Join(a.tools(), " "); got != "backtrace check fix leak query report sessions tables tensors where" {
+	const all = "backtrace check fix leak query report sessions tables tensors where"
+	if got := strings.Join(a.tools(), " "); got != all {
 		t.Errorf("tools: %s", got)
 	}
 	a.wants(false, "job", "sessions", nil)

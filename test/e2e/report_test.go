@@ -60,6 +60,7 @@ func (b *browser) whole(url string) {
 // The page about a real training, live and finished, whose names would be markup: one file that Chromium opens from the
 // disk, with every view and no request.
 func TestReportPage(t *testing.T) {
+	env.Long(t, "a training and three pages in a browser; TestReportWithSnapshot shows one")
 	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)

@@ -250,6 +250,7 @@ func TestWebSnapshotThatIsNone(t *testing.T) {
 
 // The ranks of a job on two machines, beside each other; a click opens the session of one.
 func TestWebRanks(t *testing.T) {
+	env.Long(t, "two nodes, a hub and a browser; TestWebOddRankAmongThousands has the page of a job")
 	t.Parallel()
 	python := env.Torch(t).Path
 	env.Chromium(t)
