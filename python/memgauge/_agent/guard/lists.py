@@ -10,6 +10,7 @@ from collections import deque
 from .. import torchhook
 
 MAX_FOUND = 1000      # objects that one name stands for
+REST = 3              # steps without growth: a list that is filled by steps may have one without
 
 
 class Watched:
@@ -63,7 +64,7 @@ class Watched:
             seen = self.seen.get(id(container))
             if not len(container):
                 continue
-            if seen is None or seen.length != len(container) or not seen.since < step:
+            if seen is None or seen.length != len(container) or step - seen.since < REST:
                 waiting.append((label, container))
             elif seen.bounded or seen.bursts < 2 or references > alone:
                 kept.append((label, container))
@@ -86,12 +87,12 @@ class Seen:
     def __init__(self, step):
         self.length, self.since = 0, step
         self.bursts = 0          # times that it has grown, with a rest between
-        self.resting = True      # it has not grown since the look before
+        self.resting = True      # it has not grown for some steps
         self.bounded = False     # the program has made it shorter: it looks after it itself
 
     def note(self, length, step):
         if length == self.length:
-            self.resting = True
+            self.resting = self.resting or step - self.since >= REST
             return
         if length < self.length:
             self.bounded = True
