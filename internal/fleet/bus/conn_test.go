@@ -13,7 +13,7 @@ func TestBackOff(t *testing.T) {
 			at += backOff(attempt)
 			tries++
 		}
-		if backOff(5) == backOff(5) {
+		if a, b := backOff(5), backOff(5); a == b {
 			same++
 		}
 	}
