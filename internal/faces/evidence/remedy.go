@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -42,8 +41,7 @@ func (p Proposal) Sure() bool { return p.Look == "" }
 var ErrNoRemedy = errors.New("no change of the code is known that mends it for sure or likely")
 
 // Propose looks in the code for a change after which a leak should be gone: in the file that the leak names, then in
-// the
-// script that was run. The error says why there is none: ErrNoRemedy, or that a file has changed since.
+// the script that was run. The error says why there is none: ErrNoRemedy, or that a file has changed since.
 func Propose(l detect.Finding, job Job) (Proposal, error) {
 	none := ErrNoRemedy
 	for _, file := range files(l, job) {
@@ -74,10 +72,7 @@ func files(l detect.Finding, job Job) (list []string) {
 		if file == "" || !strings.HasSuffix(file, ".py") {
 			continue
 		}
-		if !path.IsAbs(file) {
-			file = path.Join(job.Cwd, file)
-		}
-		file = path.Clean(file)
+		file = path.Clean(absolute(file, job.Cwd))
 		if !slices.Contains(list, file) && !library(file) {
 			list = append(list, file)
 		}
@@ -95,10 +90,7 @@ func library(file string) bool {
 // lineIn is the leak's line, if it stands in that file; else 0.
 func lineIn(file string, l detect.Finding, job Job) int {
 	site, line := splitSite(l.Site)
-	if !path.IsAbs(site) {
-		site = path.Join(job.Cwd, site)
-	}
-	if path.Clean(site) != file {
+	if path.Clean(absolute(site, job.Cwd)) != file {
 		return 0
 	}
 	return line
@@ -152,11 +144,8 @@ func proposeIn(file string, l detect.Finding, job Job) (Proposal, error) {
 
 func leakOf(file string, l detect.Finding, job Job) check.Leak {
 	main, _ := splitSite(script(job.Command))
-	if !filepath.IsAbs(main) {
-		main = filepath.Join(job.Cwd, main)
-	}
 	return check.Leak{Class: string(l.Class), Holder: l.Holder, Held: l.Held, Line: lineIn(file, l, job),
-		Grown: int64(l.Total), Steps: int64(l.End), Script: filepath.Clean(main) == file,
+		Grown: int64(l.Total), Steps: int64(l.End), Script: path.Clean(absolute(main, job.Cwd)) == file,
 		Views: slices.ContainsFunc(l.Advice, func(a string) bool { return strings.Contains(a, ".clone()") })}
 }
 
@@ -167,13 +156,12 @@ func byRule(p *Proposal, l detect.Finding, job Job, alone bool) bool {
 	if place.Site = placed(l.Site, l.Holder, job.Command); place.Site == "" {
 		place.Site = script(job.Command)
 	}
-	found, err := check.File(p.Path, p.Text, check.Selection{Ignore: []string{check.Unreadable, check.NoReason}})
+	found, err := check.File(p.Path, p.Text, ofCode)
 	if err != nil {
 		return false
 	}
 	for _, f := range found {
-		if f.Fix == nil || f.Cell > 0 || alone && !keepsMore(f.Rule.ID) ||
-			!alone && !matches(f, place.Site, l.Holder, job.Cwd) ||
+		if f.Fix == nil || f.Cell > 0 || !explains(f, place, job.Cwd, alone) ||
 			l.Class != detect.AutogradGraph && !alone && slices.ContainsFunc(f.Fix, func(e check.Edit) bool {
 				return strings.Contains(e.New, ".detach()")
 			}) {

@@ -43,17 +43,15 @@ func Explain(l detect.Finding, cwd string, command []string, started time.Time) 
 	if file == "" {
 		return Match{}, false
 	}
-	if !path.IsAbs(file) {
-		file = path.Join(cwd, file)
-	}
+	file = absolute(file, cwd)
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.ModTime().After(started) {
 		return Match{}, false
 	}
-	found, data := check.Read(file, check.Selection{Ignore: []string{check.Unreadable, check.NoReason}})
+	found, data := check.Read(file, ofCode)
 	best := -1
 	for i, f := range found {
-		if alone && !keepsMore(f.Rule.ID) || !alone && !matches(f, l.Site, l.Holder, cwd) {
+		if !explains(f, l, cwd, alone) {
 			continue
 		}
 		if best < 0 || rank(f.Rule.Severity) < rank(found[best].Rule.Severity) {
@@ -69,6 +67,26 @@ func Explain(l detect.Finding, cwd string, command []string, started time.Time) 
 	}
 	m.Path = short(file, cwd)
 	return m, true
+}
+
+// ofCode selects what check finds in the code, and not about the file or its comments.
+var ofCode = check.Selection{Ignore: []string{check.Unreadable, check.NoReason}}
+
+// explains reports whether a finding in the code may be a leak's cause: it matches the leak's place, or, where nothing
+// is named, is about code that keeps ever more.
+func explains(f check.Finding, l detect.Finding, cwd string, alone bool) bool {
+	if alone {
+		return keepsMore(f.Rule.ID)
+	}
+	return matches(f, l.Site, l.Holder, cwd)
+}
+
+// absolute is in full a path as seen from the command's directory.
+func absolute(file, cwd string) string {
+	if path.IsAbs(file) {
+		return file
+	}
+	return path.Join(cwd, file)
 }
 
 func rank(s check.Severity) int {

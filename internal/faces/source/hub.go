@@ -19,6 +19,15 @@ import (
 // HubDir is where a hub of this machine keeps its files, in the home.
 const HubDir = "hub"
 
+// HubHome is the directory of this machine's hub.
+func HubHome() (string, error) {
+	home, err := ask.Home()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, HubDir), nil
+}
+
 // Way is how a hub is reached.
 type Way struct {
 	Addr   string // "": MEMGAUGE_HUB, else this machine's
@@ -28,11 +37,10 @@ type Way struct {
 }
 
 func (w Way) options() (o bus.DialOptions, err error) {
-	home, err := ask.Home()
+	dir, err := HubHome()
 	if err != nil {
 		return o, err
 	}
-	dir := filepath.Join(home, HubDir)
 	o.URL, o.CA = firstOf(w.Addr, os.Getenv("MEMGAUGE_HUB")), w.CA
 	file := firstOf(w.Token, os.Getenv("MEMGAUGE_TOKEN_FILE"))
 	if o.URL == "" {

@@ -317,11 +317,16 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) (err error) {
 	return nil
 }
 
+// meant is the hub that a session's rows are for, and whether all of them are to be sent again.
+func (s *shipping) meant(dir string) (hub outbox.Hub, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hub, s.n.o.Resend && !s.resent[dir]
+}
+
 // begun is outbox.Begun. Of a session that is to be sent again nothing is done.
 func (s *shipping) begun(dir string) (begun, done bool) {
-	s.mu.Lock()
-	hub, again := s.hub, s.n.o.Resend && !s.resent[dir]
-	s.mu.Unlock()
+	hub, again := s.meant(dir)
 	begun, done = outbox.Begun(dir, hub)
 	return begun, done && !again
 }
@@ -329,9 +334,7 @@ func (s *shipping) begun(dir string) (begun, done bool) {
 // meet tells an outbox whose hub it is for, and the log what comes of that.
 func (s *shipping) meet(t ask.Target, box *outbox.Box) error {
 	dir, before := t.Dir(), box.State()
-	s.mu.Lock()
-	hub, again := s.hub, s.n.o.Resend && !s.resent[dir]
-	s.mu.Unlock()
+	hub, again := s.meant(dir)
 	if err := box.Meet(hub, again && before.Rows > 0, t.About().Started); err != nil {
 		return err
 	}

@@ -154,8 +154,7 @@ func (c *curing) held() string {
 }
 
 // tenth is a tenth of what a holder had come to, to one figure: a bound that the same run would meet, where nothing
-// says
-// which it should be.
+// says which it should be.
 func (c *curing) tenth() int64 {
 	n := c.leak.Steps
 	if _, rest, ok := strings.Cut(c.leak.Held, ", "); ok {
@@ -187,8 +186,7 @@ func (f *file) statement(n node) node {
 }
 
 // behind is an edit that puts lines behind the statement of a node, indented like it. Lines that begin with a tab lie
-// one
-// level deeper. None where the statement shares its lines with others.
+// one level deeper. None where the statement shares its lines with others.
 func (f *file) behind(n node, lines ...string) []Edit {
 	s := f.statement(n)
 	if !s.ok() || s.is("if_statement", "for_statement", "while_statement", "with_statement", "try_statement",

@@ -273,9 +273,8 @@ func (c *curing) reads(h holder, g growth) (r reading) {
 			k, err := strconv.Atoi(text)
 			switch {
 			case err == nil && (r.tail == "" || most > 0):
-				if most = max(most, k); true {
-					r.tail = strconv.Itoa(most)
-				}
+				most = max(most, k)
+				r.tail = strconv.Itoa(most)
 			case r.tail == "" || r.tail == text:
 				r.tail = text
 			default:

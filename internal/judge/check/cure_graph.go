@@ -126,9 +126,8 @@ func (c *curing) detachAdded(b binding) {
 	c.propose(b.at, "add to "+b.target.text()+" without the graph", look, edits...)
 }
 
-// graphless reports whether an expression is a plain number as it is written. What the run has shown to keep a graph
-// is not
-// asked of the rules' own reckoning.
+// graphless reports whether an expression is a plain number as it is written. What the run has shown to keep a graph is
+// not asked of the rules' own reckoning.
 func graphless(n node) bool {
 	name := last(n.field("function").text())
 	return n.is("integer", "float") || n.is("call") && (name == "item" || name == "detach" || name == "float" ||

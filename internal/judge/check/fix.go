@@ -159,6 +159,14 @@ func Diff(path string, before, after []byte) string {
 	return string(diff.Diff(path, before, path, after))
 }
 
+// Headless is a diff without the line by which diff says how it was called.
+func Headless(diff string) string {
+	if strings.HasPrefix(diff, "diff ") {
+		_, diff, _ = strings.Cut(diff, "\n")
+	}
+	return diff
+}
+
 // lineAfter is an edit that puts a line behind a statement, indented like it. It is none where the statement shares its
 // lines with others.
 func (f *file) lineAfter(n node, text string) []Edit {

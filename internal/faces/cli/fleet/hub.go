@@ -22,7 +22,6 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
-	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
@@ -197,11 +196,9 @@ func (o *hubOptions) check() error {
 		return errors.New("hub: --max-age is below 0")
 	}
 	if o.Dir == "" {
-		home, err := ask.Home()
-		if err != nil {
+		if o.Dir, err = source.HubHome(); err != nil {
 			return err
 		}
-		o.Dir = filepath.Join(home, source.HubDir)
 	}
 	for _, path := range []*string{&o.External.Creds, &o.External.CA} { // others are told of them
 		if *path != "" {

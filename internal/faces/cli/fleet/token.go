@@ -3,12 +3,10 @@ package fleet
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
-	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
@@ -22,13 +20,9 @@ func hubDir(c *cobra.Command) func() (hub.Options, error) {
 	return func() (o hub.Options, err error) {
 		o = hub.Options{Dir: *dir, SharedSecrets: *shared}
 		if o.Dir == "" {
-			home, err := ask.Home()
-			if err != nil {
-				return o, err
-			}
-			o.Dir = filepath.Join(home, source.HubDir)
+			o.Dir, err = source.HubHome()
 		}
-		return o, nil
+		return o, err
 	}
 }
 

@@ -118,8 +118,6 @@ type trial struct {
 	Line    string  `json:"verdict_line"`
 	Session string  `json:"session"`
 	Seconds float64 `json:"seconds"`
-
-	leak *detect.Finding
 }
 
 // search is a search for what began a leak.
@@ -155,11 +153,10 @@ func (s *search) try(ctx context.Context, what, cwd string, command, env []strin
 		}
 	case end.Report.Verdict == detect.Leak:
 		t.Outcome = bad
-		for _, f := range leaks(end.Report) {
-			t.leak = &f
-			break
+		s.leak = nil
+		if list := leaks(end.Report); len(list) > 0 {
+			s.leak = &list[0]
 		}
-		s.leak = t.leak
 		if s.steps == 0 && s.last == 0 { // as long as this a run must go on to be healthy
 			if s.steps = int64(end.Report.Steps); end.Report.ByTime() {
 				s.steps, s.last = 0, time.Duration(end.Seconds*float64(time.Second))

@@ -87,8 +87,7 @@ type environment struct {
 }
 
 // packages searches, among the packages that two lock files differ in, the one with whose newer version the leak
-// begins:
-// the first so many are newer, the others as before.
+// begins: the first so many are newer, the others as before.
 func (s *search) packages(ctx context.Context) (f found, err error) {
 	f = found{Among: packages}
 	e := &environment{}
@@ -147,8 +146,7 @@ func orNone(line string) string {
 }
 
 // narrow finds two neighbours of which the first is good and the second bad, by halves. Where a middle can't be told
-// the
-// nearest that can is taken; what is left between the two then can't be told apart.
+// the nearest that can is taken; what is left between the two then can't be told apart.
 func narrow(lo, hi int, ask func(int) (outcome, error)) (int, int, error) {
 	for hi-lo > 1 {
 		moved := false

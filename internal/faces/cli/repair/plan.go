@@ -140,9 +140,7 @@ func (p *plan) text() string {
 	for _, c := range p.changes {
 		c.tell(&b)
 	}
-	for _, f := range p.files {
-		b.WriteString(plain.Text(withoutHead(check.Diff(f.short, f.before, f.after))))
-	}
+	b.WriteString(plain.Text(p.diff()))
 	if p.tried != nil {
 		plain.Fprintf(&b, "%s\n", p.tried.text())
 	}
@@ -152,12 +150,13 @@ func (p *plan) text() string {
 	return b.String()
 }
 
-// withoutHead is a diff without the line by which diff says how it was called.
-func withoutHead(diff string) string {
-	if strings.HasPrefix(diff, "diff ") {
-		_, diff, _ = strings.Cut(diff, "\n")
+// diff is what changes, in all files.
+func (p *plan) diff() string {
+	var b strings.Builder
+	for _, f := range p.files {
+		b.WriteString(check.Headless(check.Diff(f.short, f.before, f.after)))
 	}
-	return diff
+	return b.String()
 }
 
 func (c change) tell(b *strings.Builder) {
@@ -232,11 +231,7 @@ func (p *plan) document() fixDocument {
 		}
 		d.Changes = append(d.Changes, j)
 	}
-	var diff strings.Builder
-	for _, f := range p.files {
-		diff.WriteString(withoutHead(check.Diff(f.short, f.before, f.after)))
-	}
-	d.Diff = doc.Known(diff.String())
+	d.Diff = doc.Known(p.diff())
 	return d
 }
 

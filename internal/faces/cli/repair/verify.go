@@ -173,8 +173,7 @@ func (p *plan) against(end observe.Tried) (list []peak) {
 const lossesWithin = 2
 
 // compareLosses runs the program as it is, without observation, until it has printed the losses that are to be
-// compared.
-// Where they differ it runs once more: a program without a fixed seed differs from itself.
+// compared. Where they differ it runs once more: a program without a fixed seed differs from itself.
 func (a *commands) compareLosses(ctx context.Context, o fixOptions, p *plan, command []string,
 	end observe.Tried) (compared, error) {
 	n := min(o.losses, len(end.Losses))

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/faces/evidence"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/check"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
@@ -103,10 +104,7 @@ func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 		text += " (no census saw what holds the memory; this is found in the code)"
 	}
 	plain.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, text)
-	for line := range strings.Lines(m.Diff) {
-		if strings.HasPrefix(line, "diff ") {
-			continue
-		}
+	for line := range strings.Lines(check.Headless(m.Diff)) {
 		b.WriteString("            " + line)
 	}
 }
