@@ -16,10 +16,11 @@ func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	script := w.file("signals.py", `import os, signal
+os.write(1, b"process %d\n" % os.getpid())
 for n in signal.valid_signals():
     if n not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD):
         signal.signal(n, lambda n, frame: print("got %d" % n, flush=True))
-print("ready", os.getpid(), flush=True)
+print("ready", flush=True)
 while True: signal.pause()
 `)
 	// under nohup the hang-up is ignored, here and in what is started: not while it is asked for
@@ -41,8 +42,8 @@ while True: signal.pause()
 				fmt.Sprintf("got %d\n", int(sig)))
 		})
 	}
-	fields := strings.Fields(run.out.String())
-	child, err := strconv.Atoi(fields[1])
+	line, _, _ := strings.Cut(run.out.String(), "\n") // written before a signal could come between
+	child, err := strconv.Atoi(strings.TrimPrefix(line, "process "))
 	if err != nil {
 		t.Fatal(err)
 	}
