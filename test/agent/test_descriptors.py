@@ -12,7 +12,8 @@ from launch import PRELUDE, Home
 HOSTILE = PRELUDE + """
 import resource, select, socket
 TOP = 1200      # higher than any number of ours
-resource.setrlimit(resource.RLIMIT_NOFILE, (2 * TOP, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+# Room for the program's own, for a client of each, and for what the agent's threads open anew meanwhile.
+resource.setrlimit(resource.RLIMIT_NOFILE, (4 * TOP, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 def ready(thing, ms):
     p = select.poll(); p.register(thing, select.POLLIN)
     return p.poll(ms)
