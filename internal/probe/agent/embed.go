@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"path"
 	"strings"
 	"sync"
 
@@ -19,9 +17,16 @@ const versionFile = "lib/memgauge/_version.py"
 
 // source is the agent as it is unpacked: boot/sitecustomize.py and lib/memgauge/**.py, by path.
 var source = sync.OnceValue(func() map[string][]byte {
-	files, err := readSource(python.Files)
+	sources, err := python.Sources()
 	if err != nil {
 		panic(err) // the files are part of this binary
+	}
+	files := map[string][]byte{}
+	for name, text := range sources {
+		if !strings.HasPrefix(name, "boot/") {
+			name = "lib/" + name
+		}
+		files[name] = []byte(text)
 	}
 	files[versionFile] = withBuild(files[versionFile], build)
 	return files
@@ -32,25 +37,6 @@ func withBuild(module []byte, build string) []byte {
 		return module
 	}
 	return fmt.Appendf(module, "VERSION += %q\n", build)
-}
-
-func readSource(from fs.FS) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path.Ext(name) != ".py" {
-			return err
-		}
-		data, err := fs.ReadFile(from, name)
-		if err != nil {
-			return fmt.Errorf("read embedded %s: %w", name, err)
-		}
-		if !strings.HasPrefix(name, "boot/") {
-			name = "lib/" + name
-		}
-		files[name] = data
-		return nil
-	})
-	return files, err
 }
 
 // hashBytes is how much of the content hash names a version: 2^64 of them, and paths stay short (a control socket's

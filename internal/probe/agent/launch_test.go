@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -29,18 +28,6 @@ func TestFiles(t *testing.T) {
 	slices.Sort(want)
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("embedded files\n got %v\nwant %v", got, want)
-	}
-}
-
-func TestSourceLeavesCachesOut(t *testing.T) {
-	got, err := readSource(fstest.MapFS{
-		"boot/sitecustomize.py":                          {Data: []byte("a")},
-		"boot/__pycache__/sitecustomize.cpython-311.pyc": {Data: []byte("x")},
-		"memgauge/__init__.py":                           {Data: []byte("b")},
-	})
-	if err != nil || len(got) != 2 || string(got["boot/sitecustomize.py"]) != "a" ||
-		string(got["lib/memgauge/__init__.py"]) != "b" {
-		t.Errorf("got %q, %v", got, err)
 	}
 }
 
