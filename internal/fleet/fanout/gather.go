@@ -201,11 +201,11 @@ func (e ear) hears(node string, part []byte) bool {
 
 // ask sends a question and gives the parts of its answers; stop ends that.
 func (a *Asker) ask(ctx context.Context, q Question, room int) (as asked, parts chan Part, stop func(), err error) {
-	q.ID, q.Secret, q.Time = rand.Text(), rand.Text(), a.Patience
+	q.ID, q.Secret, q.Ear, q.Time = rand.Text(), rand.Text(), a.conn.Ear(), a.Patience
 	parts = make(chan Part, 4*room+Window)
 	over := make(chan struct{})
 	ear := ear{only: q.Select.Node, heads: map[string]int{}}
-	unhear, err := a.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+	unhear, err := a.conn.Hear(bus.Answers(q.Ear, q.ID), func(m bus.Msg) {
 		node := bus.AnswerOf(m.Subject)
 		if !ear.hears(node, m.Data) {
 			return
