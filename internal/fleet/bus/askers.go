@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,13 +15,68 @@ import (
 type asker struct {
 	place string
 	over  time.Time // since when; zero while it is open
+	sent  int64     // messages, as of the last look
 }
 
 // place is what those connections have that are one asker's: a connection, and the next one where that was lost. The
 // hub hears each place on its own, so who floods the hub fills its own line alone.
 type place struct {
 	conns int
-	stop  func() // ends hearing it; nil while nobody does
+	stop  func()  // ends hearing it; nil while nobody does
+	said  float64 // messages, less those that it has had the time for
+}
+
+// Bounds of what people say to the hub, which answers all of them from one line. A connection alone would be none: who
+// asks may have many.
+const (
+	// placeRate is of one place, in messages a second, and placeBurst at once: what may be carried from it (package
+	// hub) is 2,048 words about answers a second.
+	placeRate, placeBurst = 4096, 8192
+	// peopleRate and peopleBurst are of all: two thirds of what a hub on two busy cores answers. Beyond it those who
+	// have said most are ended.
+	peopleRate, peopleBurst = 32_768, 32_768
+)
+
+// calm ends the connections of those who say too much to the hub.
+func (s *Server) calm(conns []*server.ConnInfo, now time.Time) {
+	for _, id := range s.loud(conns, now) {
+		if n := s.refuse(whyFlood); Seldom(n) {
+			s.o.Log.Warn("ended a connection of who asks", "why", whyFlood, "so far", n)
+		}
+		_ = s.ns.DisconnectClientByID(id) // or it has gone by itself
+	}
+}
+
+// loud counts what people have said since the look before, and gives the connections that are to be ended.
+func (s *Server) loud(conns []*server.ConnInfo, now time.Time) (ids []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	passed := max(0, now.Sub(s.heard).Seconds())
+	s.heard = now
+	all := max(0, s.said-passed*peopleRate)
+	for _, p := range s.places {
+		p.said = max(0, p.said-passed*placeRate)
+	}
+	of := map[*place][]uint64{}
+	for _, one := range conns {
+		a := s.askers[one.Cid]
+		if a == nil { // another look was first
+			continue
+		}
+		p := s.places[a.place]
+		came := float64(one.InMsgs - a.sent)
+		a.sent, p.said, all = one.InMsgs, p.said+came, all+came
+		of[p] = append(of[p], one.Cid)
+	}
+	loudest := slices.SortedFunc(maps.Keys(of), func(a, b *place) int { return cmp.Compare(b.said, a.said) })
+	for _, p := range loudest {
+		if p.said <= placeBurst && all <= peopleBurst {
+			break
+		}
+		ids, all = append(ids, of[p]...), all-p.said
+	}
+	s.said = max(0, all)
+	return ids
 }
 
 // admitsAsker says whether there may be one more connection of who asks. One that is over keeps its place as long as it
@@ -42,12 +98,26 @@ func (s *Server) admitsAsker(id uint64, at string) bool {
 		s.places[at] = &place{}
 	}
 	s.places[at].conns++
-	hear := s.hear
+	hear, before := s.hear, s.beforeLocked(at)
 	s.mu.Unlock()
+	for _, id := range before {
+		_ = s.ns.DisconnectClientByID(id) // or it has gone by itself
+	}
 	if hear != nil {
 		s.hearPlace(at, hear)
 	}
 	return true
+}
+
+// beforeLocked are the connections that a place has had before the newest of mostEars: who comes back has lost them.
+func (s *Server) beforeLocked(at string) (ids []uint64) {
+	for id, a := range s.askers {
+		if a.place == at && a.over.IsZero() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids[:max(0, len(ids)-mostEars)]
 }
 
 // hearPlace has the hub hear a place before its first question comes: a question that nobody hears is refused.

@@ -5,6 +5,8 @@
 package bus
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -18,7 +20,7 @@ const (
 	ours         = "mg."
 	askPrefix    = ours + "ask."    // questions to nodes, from the hub
 	grantPrefix  = ours + "grant."  // those that change something, for nodes that allow it
-	answerPrefix = ours + "answer." // answers, by node and question: a node can't answer in another's name
+	answerPrefix = ours + "answer." // answers, by node, ear and question: a node can't answer in another's name
 	flowPrefix   = ours + "flow."   // what an asking side says while it reads an answer, from the hub
 	helloPrefix  = ours + "hello."  // a node's word that it is there
 	hubPrefix    = ours + "hub."    // what is said to the hub, by the place of who asks
@@ -35,11 +37,17 @@ func Ask(node string) string { return askPrefix + token(node) }
 // Grant is the subject of questions to a node that change something.
 func Grant(node string) string { return grantPrefix + token(node) }
 
-// Answer is the subject of a node's answers to a question.
-func Answer(node, id string) string { return answerPrefix + token(node) + "." + id }
+// Answer is the subject of a node's answers to a question, which an ear alone hears.
+func Answer(node, ear, id string) string { return answerPrefix + token(node) + "." + ear + "." + id }
 
 // Answers are those of all nodes to a question.
-func Answers(id string) string { return answerPrefix + "*." + id }
+func Answers(ear, id string) string { return answerPrefix + "*." + ear + "." + id }
+
+// Ear is where answers to a place go. Nodes know it, and can't tell the place from it, in whose name they could ask.
+func Ear(place string) string {
+	sum := sha256.Sum256([]byte("ear of " + place))
+	return hex.EncodeToString(sum[:16])
+}
 
 // AnswerOf is the node whose answer it is, which the hub's server has checked.
 func AnswerOf(subject string) string {

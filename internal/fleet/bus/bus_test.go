@@ -172,13 +172,14 @@ func TestOwnNameOnly(t *testing.T) {
 	c := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	wrong := make(chan error, 16)
 	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { wrong <- err })
-	forbidden := []string{Hello("n2"), ship("n2"), Answer("n2", "x"), Ask("n2"), Hub("x", "nodes"), Flow("n2", "x")}
+	forbidden := []string{Hello("n2"), ship("n2"), Answer("n2", "e", "x"), Ask("n2"), Hub("x", "nodes"),
+		Flow("n2", "x")}
 	for _, subject := range forbidden {
 		if err := c.Send(subject, "", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, subject := range []string{Hello("n1"), Answer("n1", "x")} {
+	for _, subject := range []string{Hello("n1"), Answer("n1", "e", "x")} {
 		if err := c.Send(subject, "", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +197,7 @@ func TestOwnNameOnly(t *testing.T) {
 			t.Errorf("%s went through", subject)
 		}
 	}
-	for _, subject := range []string{"mg.>", Answers("x"), Flows("n2"), Ask("n2"), ">"} {
+	for _, subject := range []string{"mg.>", Answers("e", "x"), Flows("n2"), Ask("n2"), ">"} {
 		if _, err := c.nc.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}

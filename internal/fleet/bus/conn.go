@@ -258,12 +258,19 @@ func (c *Conn) Flush(ctx context.Context) error {
 // Place is where who asks is told apart from others: what it says to the hub comes on subjects of its own.
 func (c *Conn) Place() string { return c.place }
 
+// Ear is where it hears answers.
+func (c *Conn) Ear() string { return Ear(c.place) }
+
 // Inbox is a subject for the answers to one question.
 func (c *Conn) Inbox() string { return c.nc.NewInbox() }
 
 // Send sends a message; it arrives or not. reply may be "".
 func (c *Conn) Send(subject, reply string, data []byte) error {
-	if err := checkSubject(subject); err != nil {
+	err := checkSubject(subject)
+	if err == nil && strings.HasPrefix(subject, answerPrefix) { // the hub's own, from its lake
+		err = c.few(subject, mostEars)
+	}
+	if err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	if reply != "" {

@@ -1,14 +1,13 @@
 package bus
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Bounds of what a node sends, over all its connections, and what one who asks does over one.
+// Bounds of what a node sends, over all its connections; calm bounds what people do.
 const (
 	// maxRate bounds the messages a second: an answer of 640 MB/s has so many.
 	maxRate = 10_000
@@ -38,7 +37,9 @@ func (s *Server) watch() {
 		case now := <-tick.C:
 			s.stopFloods(&r, now)
 		case now := <-often.C:
-			s.shed(s.asking(now))
+			people := s.asking(now)
+			s.calm(people, now)
+			s.shed(people)
 			if s.crowded() {
 				if all, err := s.connections(); err == nil {
 					s.endStrangers(all)
@@ -61,18 +62,23 @@ func (s *Server) stopFloods(r *rates, now time.Time) {
 	sent, came := map[uint64]int64{}, map[string]int64{}
 	for _, one := range conns {
 		sent[one.Cid] = one.InMsgs
-		came[sender(one)] += one.InMsgs - r.sent[one.Cid]
+		came[one.AuthorizedUser] += one.InMsgs - r.sent[one.Cid] // the key of a node
 	}
 	r.at, r.sent = now, sent
 	for _, one := range conns {
-		if came[sender(one)] <= most || one.AuthorizedUser == hubUser {
+		why := whyFlood
+		switch {
+		case one.AuthorizedUser == hubUser || asks(one):
+			continue
+		case came[one.AuthorizedUser] > most:
+		case one.NumSubs > nodeSubs:
+			why = whyHears
+		default:
 			continue
 		}
-		if !asks(one) {
-			s.shutOut(one.AuthorizedUser, now.Add(floodFor))
-		}
-		if n := s.refuse(whyFlood); Seldom(n) {
-			s.o.Log.Warn("ended a connection", "why", whyFlood, "from", one.IP, "as", clip(one.Name), "so far", n)
+		s.shutOut(one.AuthorizedUser, now.Add(floodFor))
+		if n := s.refuse(why); Seldom(n) {
+			s.o.Log.Warn("ended a connection", "why", why, "from", one.IP, "as", clip(one.Name), "so far", n)
 		}
 		_ = s.ns.DisconnectClientByID(one.Cid) // or it has gone by itself
 	}
@@ -90,14 +96,6 @@ func (s *Server) connections() ([]*server.ConnInfo, error) {
 
 // asks says whether it is a connection of who asks.
 func asks(c *server.ConnInfo) bool { return strings.HasPrefix(c.AuthorizedUser, askUser) }
-
-// sender is a node's key, or the connection's number of one who asks: those have one token.
-func sender(c *server.ConnInfo) string {
-	if asks(c) {
-		return strconv.FormatUint(c.Cid, 10)
-	}
-	return c.AuthorizedUser
-}
 
 func (s *Server) shutOut(key string, until time.Time) {
 	s.mu.Lock()

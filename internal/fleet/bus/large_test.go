@@ -123,7 +123,7 @@ func TestCountsWhatItRefuses(t *testing.T) {
 	}
 	n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	_ = n.Send(Hello("n2"), "", []byte("x"))
-	stop := env.Must[func()](t)(n.Hear(Answers("x"), func(Msg) {}))
+	stop := env.Must[func()](t)(n.Hear(Answers("e", "x"), func(Msg) {}))
 	defer stop()
 	if err := n.Flush(t.Context()); err != nil {
 		t.Fatal(err)

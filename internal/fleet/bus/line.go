@@ -10,14 +10,20 @@ import (
 // Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
 // takes, so what a stranger has chosen comes into none of ours unchecked.
 const (
-	// maxSubject bounds a subject, in bytes: that of an answer is 'mg.answer.', a node's name of 128, a question's id
-	// of 64; an inbox is '_INBOX.node-', that name, 22 and 8 of chance.
+	// maxSubject bounds a subject, in bytes: that of an answer is 'mg.answer.', a node's name of 128, an ear of 32,
+	// a question's id of 64; an inbox is '_INBOX.node-', that name, 22 and 8 of chance.
 	maxSubject = 256
 	// maxLine bounds a line, in bytes: that which ships a frame has two subjects, that which logs in two names of 128,
 	// a key, a signature and a secret of 174 together, and some 250 of its own.
 	maxLine = 1 << 10
 	// maxSubs bounds what one connection hears: a node some 8 subjects, who asks one for each question under way.
 	maxSubs = 128
+	// nodeSubs is what a node hears at most: what hears the same subject many times has each message multiplied.
+	nodeSubs = 16
+	// mostEars bounds who hears the hub's answer to one message, or that a frame is kept: the connection that it is
+	// for, and the one before, where that was lost. The hub has one line for all that it says, so who hears one
+	// subject a thousand times would fill it with copies.
+	mostEars = 2
 	// maxTokens bounds the words between dots of a subject that is heard; ours have 5.
 	maxTokens = 8
 )
@@ -76,7 +82,34 @@ func (c *Conn) Reply(m Msg, data []byte) error {
 	if err := replyTo(m); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
+	if err := c.few(m.Reply, mostEars); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
 	return c.Send(m.Reply, "", data)
+}
+
+// errEars is a subject that is heard so often that who says something there is kept from all else.
+var errEars = errors.New("it is heard by more than it is for")
+
+// few refuses a subject that more hear than it is for. In a NATS of the user's that can't be seen.
+func (c *Conn) few(subject string, most int) error {
+	if c.inside == nil {
+		return nil
+	}
+	if n := c.inside.ns.GlobalAccount().Interest(subject); n > most {
+		return fmt.Errorf("%w: %.40q by %d", errEars, subject, n)
+	}
+	return nil
+}
+
+// Carry sends to a node what it was asked; errEars where its connections hear it many times over.
+func (c *Conn) Carry(to Onward, data []byte) error {
+	if to.Node != "" {
+		if err := c.few(to.Subject, perKey); err != nil {
+			return fmt.Errorf("carry: %w", err)
+		}
+	}
+	return c.Send(to.Subject, "", data)
 }
 
 // Seldom says whether the n-th event of a kind that a stranger causes is worth a line in a log: the 1st, 2nd, 4th, 8th

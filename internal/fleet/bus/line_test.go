@@ -64,8 +64,8 @@ func TestLongSubjects(t *testing.T) {
 	h := open(t, nil)
 	n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	long := strings.Repeat("y", 5000)
-	if n.Send(Answer("n1", long), "", nil) == nil || n.Send(Hello("n1"), long, nil) == nil ||
-		n.Send(Answer("n1", "x\r\nPUB mg.hello.n1"), "", nil) == nil {
+	if n.Send(Answer("n1", "e", long), "", nil) == nil || n.Send(Hello("n1"), long, nil) == nil ||
+		n.Send(Answer("n1", "e", "x\r\nPUB mg.hello.n1"), "", nil) == nil {
 		t.Error("it was sent")
 	}
 	if _, err := n.Hear(Ask(long), func(Msg) {}); err == nil {
@@ -116,14 +116,14 @@ func TestLongestNames(t *testing.T) {
 			_ = hub.Send(to.Subject, "", m.Data)
 		}
 	}))()
-	for c, subject := range map[*Conn]string{a: Answers(id), n: Flows(name)} {
+	for c, subject := range map[*Conn]string{a: Answers(a.Ear(), id), n: Flows(name)} {
 		defer env.Must[func()](t)(c.Hear(subject, func(m Msg) { came <- m.Subject }))()
 		if err := c.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	word := Via(a.Place(), Flow(name, id))
-	if err := errors.Join(n.Send(Answer(name, id), "", nil), a.Send(word, "", nil)); err != nil {
+	if err := errors.Join(n.Send(Answer(name, a.Ear(), id), "", nil), a.Send(word, "", nil)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -247,7 +247,7 @@ func TestSubscriptions(t *testing.T) {
 	h := open(t, nil)
 	a := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
 	for i := range maxSubs + 20 {
-		if _, err := a.nc.SubscribeSync(Answers(fmt.Sprint(i))); err != nil {
+		if _, err := a.nc.SubscribeSync(Answers(a.Ear(), fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -60,6 +60,8 @@ type Server struct {
 	floods  map[string]time.Time
 	askers  map[uint64]*asker // connections of who asks, by their numbers
 	places  map[string]*place
+	said    float64                                     // of all places: see loud
+	heard   time.Time                                   // when people were counted last
 	hear    func(place string) (stop func(), err error) // what comes from a place; nil while nobody does
 
 	over chan struct{} // closed at the end
@@ -244,6 +246,7 @@ const (
 	whyAskers   = "too many connections of people"
 	whyStranger = "too many connections without a token"
 	whyUnread   = "too many bytes that it does not read"
+	whyHears    = "hears one subject many times over"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -304,17 +307,17 @@ func signed(key, sig string, nonce []byte) bool {
 	return err == nil && pub.Verify(nonce, raw) == nil
 }
 
-// asking is what people may do: speak to the hub from their own place, and hear the answers.
+// asking is what people may do: speak to the hub from their own place, and hear what is answered there.
 func asking(place string) *server.Permissions {
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{Hub(place, ">")}},
-		Subscribe: &server.SubjectPermission{Allow: []string{askInbox(place) + ".>", answerPrefix + "*.*"}}}
+		Subscribe: &server.SubjectPermission{Allow: []string{askInbox(place) + ".>", Answers(Ear(place), "*")}}}
 }
 
 // answering is what a node may do: hear questions to it, answer them, and ship in its own name.
 func answering(node string) *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{Hello(node), ship(node), formerPrefix + token(node),
-			Answer(node, "*")}},
+			Answer(node, "*", "*")}},
 		Subscribe: &server.SubjectPermission{Allow: []string{Ask(""), Ask(node), Grant(""), Grant(node), Flows(node),
 			keptPrefix + token(node), inbox(nodeUser+token(node)) + ".>"}}}
 }

@@ -151,7 +151,11 @@ func (c *Conn) takeFrames() error {
 		if CheckID(id) != nil {
 			return // its sender can hear of no answer
 		}
-		to := framePrefix + strings.TrimPrefix(m.Subject, shipPrefix)
+		node := strings.TrimPrefix(m.Subject, shipPrefix)
+		if c.few(keptPrefix+node, perKey) != nil {
+			return // the same
+		}
+		to := framePrefix + node
 		_ = c.nc.PublishMsg(frameMsg(to, id, m.Data)) // a frame that is lost comes again
 	})
 	if err != nil {

@@ -18,12 +18,14 @@ func few(t *testing.T, askers int) {
 	t.Cleanup(func() { forAskers = old })
 }
 
-// deaf asks for all answers, and reads none of them.
-func (h *house) deaf(t *testing.T) {
+// deaf hears answers, and reads none of them; ear is where.
+func (h *house) deaf(t *testing.T) (ear string) {
 	t.Helper()
 	r := h.raw(t)
+	place := rand.Text()
+	ear = Ear(place)
 	_, err := fmt.Fprintf(r, "CONNECT {\"user\":%q,\"pass\":%q,\"verbose\":false,\"headers\":true,\"protocol\":1}\r\n"+
-		"SUB mg.answer.*.* 1\r\nPING\r\n", askUser+rand.Text(), h.o.Ask.Secret)
+		"SUB %s 1\r\nPING\r\n", askUser+place, h.o.Ask.Secret, Answers(ear, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +34,7 @@ func (h *house) deaf(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
+	return ear
 }
 
 // until waits for what the server does in its own time.
@@ -55,16 +58,17 @@ func TestUnread(t *testing.T) {
 	n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	good := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
 	came := make(chan Msg, 100)
-	defer env.Must[func()](t)(good.Hear(Answers("x"), func(m Msg) { came <- m }))()
-	h.deaf(t)
-	h.deaf(t)
+	defer env.Must[func()](t)(good.Hear(Answers(good.Ear(), "x"), func(m Msg) { came <- m }))()
+	ears := []string{good.Ear(), h.deaf(t), h.deaf(t)}
 	if err := good.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	big := make([]byte, 8<<20) // for each of the two less than one connection may have, for both more than all may
 	for range 5 {
-		if err := n.Send(Answer("n1", "x"), "", big); err != nil {
-			t.Fatal(err)
+		for _, ear := range ears {
+			if err := n.Send(Answer("n1", ear, "x"), "", big); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := n.Flush(t.Context()); err != nil {

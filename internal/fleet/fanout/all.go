@@ -36,6 +36,8 @@ const (
 	wholeTime   = 10 * time.Minute // beyond Patience: a verdict on a day of a large session takes some
 	nodeBytes   = 64 << 20         // of a node's answers; those of 16 sessions with 4,096 processes
 	maxSessions = 1 << 10          // of a node
+	// fleetBytes is of all nodes: 1,000 of them with a megabyte each. Beyond it those that have sent most are left out.
+	fleetBytes = 1 << 30
 )
 
 // All asks every session that a selection fits with one message, and waits for their whole answers. Nodes have Patience
@@ -50,7 +52,7 @@ func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, mi
 		return nil, nil, err
 	}
 	q := Question{Select: s, Method: r.Method, Path: r.Path, Body: body}
-	as, parts, stop, err := a.ask(ctx, q, len(nodes))
+	as, parts, stop, err := a.ask(ctx, q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,6 +80,7 @@ type gathering struct {
 	open   map[string]*Answer // by node, instance and session: answers that are coming in
 	shares map[string]*share  // by node
 	list   []Answer
+	bytes  int // in list and open
 }
 
 // share is what a node has sent.
@@ -98,10 +101,28 @@ func shareOf(all map[string]*share, node string) *share {
 
 // add counts what a node sends; false where that is too much, and the node is not listened to any more.
 func (g *gathering) add(node string, bytes, sessions int) bool {
-	if shareOf(g.shares, node).fits(bytes, sessions) {
-		return true
+	if !shareOf(g.shares, node).fits(bytes, sessions) {
+		g.leaveOut(node, "it sends more than a node has to say")
+		return false
 	}
-	g.failed[node] = "it sends more than a node has to say"
+	for g.bytes += bytes; g.bytes > fleetBytes; {
+		most := node
+		for name, s := range g.shares {
+			if s.bytes > g.shares[most].bytes {
+				most = name
+			}
+		}
+		g.leaveOut(most, "it sends most of more than all nodes may have to say")
+		g.list = slices.DeleteFunc(g.list, func(a Answer) bool { return a.Session.Node == most })
+		g.bytes -= g.shares[most].bytes
+		delete(g.shares, most)
+	}
+	return g.shares[node] != nil
+}
+
+// leaveOut listens to a node no more.
+func (g *gathering) leaveOut(node, why string) {
+	g.failed[node] = why
 	for key, one := range g.open {
 		if one.Session.Node == node {
 			g.say(one, Flow{Cancel: true})
@@ -113,7 +134,6 @@ func (g *gathering) add(node string, bytes, sessions int) bool {
 			delete(g.wanted, who)
 		}
 	}
-	return false
 }
 
 // run takes parts until every instance has ended its answer or fell silent, and names those that did.

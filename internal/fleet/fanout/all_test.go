@@ -48,6 +48,52 @@ func TestTooMuchOfANode(t *testing.T) {
 	}
 }
 
+// TestTooMuchOfAll: of many nodes that say too much together, those that say most are left out, with what they have
+// said before; who says little is not.
+func TestTooMuchOfAll(t *testing.T) {
+	g := listens()
+	answers := func(node string, size int) {
+		g.wanted[node+"/i"] = true
+		id := fmt.Sprint(len(g.list))
+		g.take(Part{Kind: Head, Node: node, Instance: "i", ID: id, Session: &Session{}, Size: size})
+		g.take(Part{Kind: Tail, Node: node, Instance: "i", ID: id})
+	}
+	answers("n1", 1<<10)
+	for i := range 2 * fleetBytes / nodeBytes {
+		answers(fmt.Sprint("flood", i), nodeBytes)
+	}
+	answers("n2", 1<<10)
+	has, bytes := map[string]bool{}, 0
+	for _, one := range g.list {
+		has[one.Session.Node] = true
+		bytes += g.shares[one.Session.Node].bytes
+	}
+	if !has["n1"] || !has["n2"] || g.failed["n1"] != "" || bytes != g.bytes || bytes > fleetBytes {
+		t.Errorf("%d bytes of %d answers are kept, %d are counted; left out: %v", bytes, len(g.list), g.bytes, g.failed)
+	}
+	if n := len(g.failed); n < fleetBytes/nodeBytes {
+		t.Errorf("%d were left out", n)
+	}
+}
+
+// TestHeadsOfAll: where many nodes send more heads than can be kept, each has some of them decoded.
+func TestHeadsOfAll(t *testing.T) {
+	part := func(size int) []byte {
+		b, err := Part{Kind: Head, ID: strings.Repeat("x", size)}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	e, large := &ear{heads: map[string]int{}}, part(maxHead/2)
+	for i := range 2 * allHeads / len(large) {
+		e.hears(fmt.Sprint("flood", i/4), large)
+	}
+	if e.all > allHeads || e.hears("n1", large) || !e.hears("n2", part(fewHeads/2)) {
+		t.Errorf("%d bytes were decoded of %d", e.all, allHeads)
+	}
+}
+
 // TestHeadsAreBounded: of a node that sends more heads than can be decoded the rest is left out unread, and another is
 // heard all the same; where one node is asked no other is heard.
 func TestHeadsAreBounded(t *testing.T) {
@@ -55,7 +101,7 @@ func TestHeadsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, heard := ear{heads: map[string]int{}}, 0
+	all, heard := &ear{heads: map[string]int{}}, 0
 	for range 2 * maxHeads / len(large) {
 		if all.hears("n1", large) {
 			heard++
@@ -64,7 +110,7 @@ func TestHeadsAreBounded(t *testing.T) {
 	if heard > maxHeads/(maxHead/2) || heard == 0 || !all.hears("n2", large) || !all.hears("n3", nil) {
 		t.Errorf("%d heads of %d bytes were decoded", heard, len(large))
 	}
-	if one := (ear{only: "n1"}); one.hears("n2", large) || !one.hears("n1", large) {
+	if one := (&ear{only: "n1"}); one.hears("n2", large) || !one.hears("n1", large) {
 		t.Error("another node is heard than the one that is asked")
 	}
 }

@@ -155,7 +155,7 @@ func (a *Asker) gather(ctx context.Context, q Question, nodes []Node, take func(
 	failed := map[string]string{}
 	ctx, cancel := context.WithTimeout(ctx, a.Patience)
 	defer cancel()
-	_, parts, stop, err := a.ask(ctx, q, len(nodes))
+	_, parts, stop, err := a.ask(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -185,27 +185,37 @@ type asked struct{ id, secret string }
 // lines. All nodes' parts wait in one line, and a node can send more than can be decoded.
 const maxHeads = 8 << 20
 
+// allHeads bounds those of all nodes together, beyond which a node has fewHeads: of some sessions. What is made of them
+// takes several times their bytes.
+const allHeads, fewHeads = 64 << 20, 64 << 10
+
 // ear says which parts are worth decoding. It is for one goroutine.
 type ear struct {
 	only  string         // the node that is asked; "": all
 	heads map[string]int // bytes by node
+	all   int            // of them that were decoded
 }
 
-func (e ear) hears(node string, part []byte) bool {
+func (e *ear) hears(node string, part []byte) bool {
 	if e.only != "" {
 		return node == e.only
 	}
-	e.heads[node] += min(headSize(part), len(part))
-	return e.heads[node] <= maxHeads
+	size := min(headSize(part), len(part))
+	e.heads[node] += size
+	if most := e.heads[node]; most > maxHeads || e.all+size > allHeads && most > fewHeads {
+		return false
+	}
+	e.all += size
+	return true
 }
 
 // ask sends a question and gives the parts of its answers; stop ends that.
-func (a *Asker) ask(ctx context.Context, q Question, room int) (as asked, parts chan Part, stop func(), err error) {
-	q.ID, q.Secret, q.Time = rand.Text(), rand.Text(), a.Patience
-	parts = make(chan Part, 4*room+Window)
+func (a *Asker) ask(ctx context.Context, q Question) (as asked, parts chan Part, stop func(), err error) {
+	q.ID, q.Secret, q.Ear, q.Time = rand.Text(), rand.Text(), a.conn.Ear(), a.Patience
+	parts = make(chan Part, Window) // what is not read yet waits on the connection, within its bounds
 	over := make(chan struct{})
-	ear := ear{only: q.Select.Node, heads: map[string]int{}}
-	unhear, err := a.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+	ear := &ear{only: q.Select.Node, heads: map[string]int{}}
+	unhear, err := a.conn.Hear(bus.Answers(q.Ear, q.ID), func(m bus.Msg) {
 		node := bus.AnswerOf(m.Subject)
 		if !ear.hears(node, m.Data) {
 			return

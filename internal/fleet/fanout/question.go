@@ -30,6 +30,7 @@ type Select struct {
 // Question is what nodes are asked.
 type Question struct {
 	ID     string `json:"id"`               // of this question alone; answers come under it
+	Ear    string `json:"ear"`              // where they are heard: bus.Conn.Ear
 	Secret string `json:"secret,omitempty"` // of it too: words about its answers have it, and only nodes hear it
 	Select Select `json:"select"`
 	Of     Select `json:"of,omitzero"` // to LakeNode: the rows that it is about

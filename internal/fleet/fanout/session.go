@@ -111,7 +111,7 @@ func (t *trip) begin(q Question) (err error) {
 	}
 	t.changes = needs.Changes()
 	t.endless, t.budget = t.changes || q.Follows(), t.way.a.Patience+wholeTime
-	t.asked, t.parts, t.stop, err = t.way.a.ask(t.ctx, q, 1)
+	t.asked, t.parts, t.stop, err = t.way.a.ask(t.ctx, q)
 	return err
 }
 

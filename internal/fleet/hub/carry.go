@@ -98,7 +98,7 @@ func (h *Hub) carry(ctx context.Context, lake *node.Lake, place string, to bus.O
 	case toLake:
 		lake.Take(ctx, place, m)
 	default:
-		if err = h.conn.Send(to.Subject, "", m.Data); err != nil {
+		if err = h.conn.Carry(to, m.Data); err != nil {
 			h.o.Log.Warn("carry to a node", "error", err)
 		}
 	}

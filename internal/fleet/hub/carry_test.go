@@ -86,7 +86,7 @@ func TestFloodOfQuestions(t *testing.T) {
 	for _, subject := range []string{bus.Ask(""), bus.Ask("n1")} {
 		if _, err := n.Hear(subject, func(bus.Msg) {
 			heard.Add(1)
-			_ = n.Send(bus.Answer("n1", "x"), "", nil)
+			_ = n.Send(bus.Answer("n1", "e", "x"), "", nil)
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ import (
 
 // may is what docs/fleet.md says that users may do.
 var may = map[string]nats.User{"hub": {Publish: []string{">"}, Subscribe: []string{">"}},
-	"n1": {Publish: []string{"mg.hello.n1", "mg.rows.n1", "mg.answer.n1.*"},
+	"n1": {Publish: []string{"mg.hello.n1", "mg.rows.n1", "mg.answer.n1.*.*"},
 		Subscribe: []string{"mg.ask.all", "mg.ask.n1", "mg.flow.n1.*", "mg.kept.n1", "_INBOX.node-n1.>"}},
 	"ask": {Publish: []string{"mg.hub.>"},
-		Subscribe: []string{"mg.answer.*.*", "_INBOX.ask.>"}}}
+		Subscribe: []string{"mg.answer.*.*.*", "_INBOX.ask.>"}}}
 
 func over(t *testing.T, o nats.Server, replicas int) Options {
 	return Options{Dir: t.TempDir(), MaxDisk: 64 << 20, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -125,7 +125,11 @@ func (n *desk) hear(ctx context.Context, subjects map[string]api.Rights) (stop f
 // line is refused.
 func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights, of *seats) {
 	var q fanout.Question
-	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || bus.CheckID(q.ID) != nil {
+	none := len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || bus.CheckID(q.ID) != nil
+	if of != nil { // the hub may speak everywhere
+		q.Ear = of.ear
+	}
+	if none || bus.CheckID(q.Ear) != nil {
 		n.refuse("what is none")
 		return
 	}
@@ -363,7 +367,7 @@ func (n *desk) post(q fanout.Question, p fanout.Part) {
 	p.Instance = n.instance
 	b, err := p.Encode()
 	if err == nil {
-		err = n.conn.Send(bus.Answer(n.name, q.ID), "", b)
+		err = n.conn.Send(bus.Answer(n.name, q.Ear, q.ID), "", b)
 	}
 	if err != nil {
 		n.log.Debug("answer", "error", err)

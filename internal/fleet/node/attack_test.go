@@ -34,10 +34,10 @@ func TestAttacksThroughAHub(t *testing.T) {
 	}
 	defer conn.Close()
 	for _, r := range append(rights.Attacks, api.Route{Method: "POST", Target: "/v1/eval"}) {
-		q := fanout.Question{ID: rand.Text(), Method: r.Method, Path: r.Target,
+		q := fanout.Question{ID: rand.Text(), Ear: conn.Ear(), Method: r.Method, Path: r.Target,
 			Body: []byte(`{"code":"1","place":"main","choice":{"all":true}}`)}
 		done := make(chan *api.Error, 8)
-		stop, err := conn.Hear(bus.Answers(q.ID), func(msg bus.Msg) {
+		stop, err := conn.Hear(bus.Answers(q.Ear, q.ID), func(msg bus.Msg) {
 			switch p, err := fanout.DecodePart(msg.Data); {
 			case err != nil:
 				done <- &api.Error{Message: err.Error()}

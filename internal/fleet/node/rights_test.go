@@ -86,7 +86,7 @@ func newAttacker(t *testing.T, allow ...string) *attacker {
 // send asks without waiting.
 func (x *attacker) send(subject string, q fanout.Question) {
 	x.t.Helper()
-	q.ID = rand.Text()
+	q.ID, q.Ear = rand.Text(), x.conn.Ear()
 	text, err := json.Marshal(q)
 	if err == nil {
 		err = x.conn.Send(subject, "", text)
@@ -99,9 +99,10 @@ func (x *attacker) send(subject string, q fanout.Question) {
 // ask sends a question and waits for its end: the status of its answer, or the node's own error.
 func (x *attacker) ask(subject string, r api.Route) (status int, refusal *api.Error) {
 	x.t.Helper()
-	q := fanout.Question{ID: rand.Text(), Method: r.Method, Path: r.Target, Body: []byte(rights.Body(r))}
+	q := fanout.Question{ID: rand.Text(), Ear: x.conn.Ear(), Method: r.Method, Path: r.Target,
+		Body: []byte(rights.Body(r))}
 	parts := make(chan fanout.Part, 64)
-	stop, err := x.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+	stop, err := x.conn.Hear(bus.Answers(q.Ear, q.ID), func(m bus.Msg) {
 		if p, err := fanout.DecodePart(m.Data); err == nil {
 			parts <- p
 		}

@@ -29,6 +29,7 @@ type Lake struct {
 type seats struct {
 	work chan struct{} // what is worked on
 	line chan struct{} // that and what waits
+	ear  string        // where the answers go
 }
 
 const (
@@ -78,7 +79,7 @@ func (l *Lake) seatsOf(place string) *seats {
 				}
 			}
 		}
-		l.seats[place] = &seats{make(chan struct{}, 1), make(chan struct{}, seatLine)}
+		l.seats[place] = &seats{make(chan struct{}, 1), make(chan struct{}, seatLine), bus.Ear(place)}
 	}
 	return l.seats[place]
 }

@@ -26,6 +26,7 @@ import (
 // question makes the message of one.
 func question(t *testing.T, q fanout.Question) bus.Msg {
 	t.Helper()
+	q.Ear = "ear"
 	text, err := json.Marshal(q)
 	if err != nil {
 		t.Fatal(err)
@@ -186,8 +187,9 @@ func TestBusy(t *testing.T) {
 	began, ended := x.stuck()
 	refusals := make(chan *api.Error, 1024)
 	for i := range maxFollows + 3 {
-		q := fanout.Question{ID: rand.Text(), Method: "POST", Path: "/v1/events", Body: []byte(`{"follow":true}`)}
-		stop, err := x.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+		q := fanout.Question{ID: rand.Text(), Ear: "ear", Method: "POST", Path: "/v1/events",
+			Body: []byte(`{"follow":true}`)}
+		stop, err := x.conn.Hear(bus.Answers(q.Ear, q.ID), func(m bus.Msg) {
 			if p, err := fanout.DecodePart(m.Data); err == nil && p.Kind == fanout.Done {
 				refusals <- p.Error
 			}
@@ -282,7 +284,7 @@ func TestFewLines(t *testing.T) {
 func TestPaceOfAnswers(t *testing.T) {
 	x := newAttacker(t)
 	came := make(chan fanout.Part, 1024)
-	stop, err := x.conn.Hear(bus.Answers("*"), func(m bus.Msg) {
+	stop, err := x.conn.Hear(bus.Answers("*", "*"), func(m bus.Msg) {
 		if p, err := fanout.DecodePart(m.Data); err == nil {
 			came <- p
 		}
@@ -301,7 +303,7 @@ func TestPaceOfAnswers(t *testing.T) {
 	}
 	x.node.pace = rate.NewLimiter(1000, 1)
 	for i := range 20 {
-		x.node.reply(t.Context(), fanout.Question{ID: "x"}, fanout.Part{Kind: fanout.Body, Count: i})
+		x.node.reply(t.Context(), fanout.Question{ID: "x", Ear: "ear"}, fanout.Part{Kind: fanout.Body, Count: i})
 	}
 	for range 2 {
 		if p := got(t, came); p.Kind != fanout.Done || p.Error == nil {

@@ -274,7 +274,8 @@ func (n *pretended) answer(c *bus.Conn, m bus.Msg) {
 		{Kind: fanout.Tail, ID: id}, {Kind: fanout.Done, Count: 1}} {
 		p.Instance = "one"
 		if b, err := p.Encode(); err == nil {
-			_ = c.Send(bus.Answer(n.name, q.ID), "", b) // who does not come is missing, and the answer then wrong
+			// who does not come is missing, and the answer then wrong
+			_ = c.Send(bus.Answer(n.name, q.Ear, q.ID), "", b)
 		}
 	}
 }
