@@ -168,6 +168,9 @@ func (d *Dir) Put(from *Dir, file, name string) error {
 	return nil
 }
 
+// Sync makes the names in the directory last.
+func (d *Dir) Sync() error { return d.fail("sync", ".", syncDir(d.fd())) }
+
 // chain opens the directories from d to a name, and makes those that are missing. The first is d's own descriptor.
 func (d *Dir) chain(name string) (dirs []int, err error) {
 	dirs = []int{d.fd()}

@@ -17,8 +17,9 @@ import (
 )
 
 // names are all that a hub has in its directory, and those that earlier versions made.
-var names = []string{addrFile, addrFile + ".new", lockFile, nodeFile, nodeFile + ".new", joinFile, joinFile + ".new",
-	askFile, askFile + ".new", "cert.pem", "key.pem", "bus", "bus/jetstream", "bus/jetstream/" + "$G"}
+var names = []string{addrFile, addrFile + ".new", lockFile, nodeFile, nodeFile + ".new", journalFile, joinFile,
+	joinFile + ".new", askFile, askFile + ".new", "cert.pem", "key.pem", "bus", "bus/jetstream",
+	"bus/jetstream/" + "$G"}
 
 // tried opens a hub in a directory and closes it again.
 func tried(t *testing.T, dir string, shared bool) error {

@@ -12,10 +12,11 @@ import (
 // How many new names there may be. Each is kept, written to the disk and told to who asks, and whoever has the join
 // token can make keys and names without end. A name that is known already needs none of this, so nodes that come back
 // are never refused. A cluster of 1,000 nodes joins at once, also from behind one address; one address can't take
-// the places of others, and needs ten hours for as many names as there may be.
+// the places of others, and needs ten hours for as many names as there may be. Ten thousand from several addresses may
+// come at once, and leave room for as many again.
 var (
 	namesOfOne = rate{burst: 1024, each: 0.5}
-	namesOfAll = rate{burst: 8192, each: 4}
+	namesOfAll = rate{burst: 10_240, each: 4}
 )
 
 // maxSources bounds the addresses that are told apart; those beyond share what one has.

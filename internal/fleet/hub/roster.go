@@ -41,11 +41,14 @@ type roster struct {
 	left  int          // entries of the file that were none
 	gone  atomic.Int64 // processes that have said goodbye
 
-	turn uint64 // counts the names that must be on the disk
+	turn   uint64   // counts the names that must be on the disk
+	unkept []string // names that may not be there yet
 
-	write   sync.Mutex // held by who writes the file; it is taken before mu
+	write   sync.Mutex // held by who writes the files; it is taken before mu
 	settled uint64     // the turn that is on the disk
-	saves   int        // files that were written
+	saves   int        // times that something was written
+	logged  int        // bytes of the journal
+	cut     bool       // its last line may be
 	next    time.Time  // when names may be written again
 }
 
@@ -74,28 +77,38 @@ const badRoster = ".bad"
 // that is damaged or too large is kept under another name, and what can be read of it counts.
 func openRoster(dir *rootdir.Dir, log *slog.Logger) (*roster, error) {
 	r := &roster{dir: dir, nodes: map[string]*known{}}
-	f, err := dir.Open(nodeFile)
+	if err := r.readFile(log); err != nil {
+		return nil, err
+	}
+	if err := r.readJournal(); err != nil {
+		return nil, err
+	}
+	if r.left > 0 {
+		log.Warn("entries of the roster were left out", "files", nodeFile+", "+journalFile, "entries", r.left)
+	}
+	r.forgetLocked(time.Now())
+	return r, nil
+}
+
+// readFile reads the file of all nodes.
+func (r *roster) readFile(log *slog.Logger) error {
+	f, err := r.dir.Open(nodeFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return r, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the roster: %w", err)
+		return fmt.Errorf("read the roster: %w", err)
 	}
 	defer f.Close()
-	damage := r.read(f)
-	if damage != nil {
-		if err := dir.Move(nodeFile, dir, nodeFile+badRoster); err != nil {
-			return nil, fmt.Errorf("set the roster aside: %w", err)
+	if damage := r.read(f); damage != nil {
+		if err := r.dir.Move(nodeFile, r.dir, nodeFile+badRoster); err != nil {
+			return fmt.Errorf("set the roster aside: %w", err)
 		}
 		log.Warn("the roster is damaged: names of nodes that are not in it are free", "file", nodeFile, "kept as",
 			nodeFile+badRoster, "why", damage, "nodes", len(r.nodes))
 		r.dirty = true
 	}
-	if r.left > 0 {
-		log.Warn("entries of the roster were left out", "file", nodeFile, "entries", r.left)
-	}
-	r.forgetLocked(time.Now())
-	return r, nil
+	return nil
 }
 
 // read takes entries one after the other, until the file ends or is none.
@@ -153,6 +166,7 @@ func (r *roster) claim(name, key string, from netip.Addr, now time.Time) (turn u
 	r.turn++
 	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}},
 		Since: now.UTC(), turn: r.turn}
+	r.unkept = append(r.unkept, name)
 	return r.turn, nil
 }
 
@@ -166,7 +180,8 @@ func (r *roster) settle(turn uint64) error {
 	}
 	time.Sleep(time.Until(r.next))
 	began := time.Now()
-	err := r.put()
+	err := r.journal()
+	r.keptAll()
 	r.next = time.Now().Add(min(time.Since(began), time.Second))
 	return err
 }
@@ -349,6 +364,7 @@ func (r *roster) kept(name string, rows uint64, now time.Time) {
 func (r *roster) save() error {
 	r.write.Lock()
 	defer r.write.Unlock()
+	defer r.keptAll()
 	return r.put()
 }
 
@@ -366,6 +382,7 @@ func (r *roster) put() error {
 		return fmt.Errorf("write the roster: %w", err)
 	}
 	r.settled = turn
+	r.endJournal()
 	return nil
 }
 

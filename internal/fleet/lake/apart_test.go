@@ -99,8 +99,8 @@ func mergeOf(t *testing.T, dir string, w *Writer) (store.Merge, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { own.Close() })
-	return store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
-		MemoryLimit: w.o.Memory}, own
+	h := hour{table: "steps"}
+	return store.Merge{Columns: fileColumns(h), Order: sortedBy(h), RowGroup: rowGroup, MemoryLimit: w.o.Memory}, own
 }
 
 // The process that merges reads the files that it was given, and no other.
@@ -210,8 +210,8 @@ func TestHonestFileStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
-		MemoryLimit: 32 << 20}
+	h := hour{table: "steps"}
+	m := store.Merge{Columns: fileColumns(h), Order: sortedBy(h), RowGroup: rowGroup, MemoryLimit: 32 << 20}
 	from := []source{{entry: entry{name: "many.parquet"}, file: f}}
 	stage := w.place.stage()
 	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {

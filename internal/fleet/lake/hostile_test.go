@@ -104,7 +104,7 @@ func hostileFiles(t *testing.T, good string) map[string][]byte {
 	other := writer(t, soon(t.TempDir()))
 	defer other.Close()
 	appended(t, other, batch(t, 5, 0)) // with numbers of its own, or a merge need not read it
-	list, err := filepath.Glob(filepath.Join(other.place.text(), "steps/job=llama/date=*/hour=10/tier=r0/*.parquet"))
+	list, err := filepath.Glob(filepath.Join(other.place.text(), "steps/date=*/hour=10/tier=r0/*.parquet"))
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
@@ -160,7 +160,7 @@ func TestHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	w := writer(t, soon(dir))
 	appended(t, w, batch(t, 0, 0))
-	raw, err := filepath.Glob(filepath.Join(dir, "steps/job=llama/date=*/hour=10/tier=r0/*.parquet"))
+	raw, err := filepath.Glob(filepath.Join(dir, "steps/date=*/hour=10/tier=r0/*.parquet"))
 	if err != nil || len(raw) != 1 {
 		t.Fatal(raw, err)
 	}
@@ -204,9 +204,9 @@ func TestHostileFiles(t *testing.T) {
 	}
 	appended(t, w, batch(t, 1, 0)) // again
 	check("sent again", 2*batchRows)
-	plant(filepath.Join(dir, filepath.Dir("steps/job=llama/date=2026-01-01/hour=10/tier=c1/x")))
+	plant(filepath.Join(dir, filepath.Dir("steps/date=2026-01-01/hour=10/tier=c1/x")))
 	check("planted beside what was merged", 2*batchRows)
-	marker := filepath.Join(dir, "steps/job=llama/date=2026-01-01/hour=11/_gen-7.json")
+	marker := filepath.Join(dir, "steps/date=2026-01-01/hour=11/_gen-7.json")
 	if err := os.MkdirAll(filepath.Dir(marker), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -278,12 +278,12 @@ func TestTimesInTheFuture(t *testing.T) {
 			}
 		}
 	}
-	age("steps/job=llama/date=*/hour=*/tier=r0/*.parquet")
+	age("steps/date=*/hour=*/tier=r0/*.parquet")
 	r, err := w.Maintain(t.Context())
 	if err != nil || r.Merged != r.Hours || r.Hours == 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	age("steps/job=llama/date=*/hour=*/_gen-*.json")
+	age("steps/date=*/hour=*/_gen-*.json")
 	if r, err := w.Maintain(t.Context()); err != nil || r.Removed == 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -480,7 +480,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("steps/job=a/date=2026-01-01/hour=10/_gen-3.json")
 	f.Fuzz(func(t *testing.T, name string) {
 		p, ok := parse(name)
-		if ok && !strings.HasPrefix(name, p.hour.table+"/job="+p.hour.job+"/") {
+		if ok && !strings.HasPrefix(name, p.hour.dir()) {
 			t.Errorf("%q is %+v", name, p)
 		}
 	})

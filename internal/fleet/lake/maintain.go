@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -44,7 +45,11 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 	slices.SortFunc(order, func(a, b hour) int {
 		return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.dir(), b.dir()))
 	})
-	if err := w.giveUp(ctx, order, hours, &r); err != nil {
+	err = w.giveUp(ctx, order, hours, &r)
+	if err == nil && r.GivenUp > 0 {
+		err = w.unlist(ctx, hours)
+	}
+	if err != nil {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
 	now := time.Now()
@@ -186,6 +191,11 @@ func (c *content) since(h hour, now time.Time) time.Time {
 
 // forget lets go of what is known of partitions that are long over; it is read again where rows still come.
 func (w *Writer) forget(now time.Time) {
+	w.lists.Lock()
+	maps.DeleteFunc(w.lists.of, func(date string, _ *day) bool {
+		return date < now.UTC().Add(-24*time.Hour).Format(time.DateOnly)
+	})
+	w.lists.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h, p := range w.mu.parts {
@@ -237,7 +247,7 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if c.generation >= maxGeneration {
 		return false, fmt.Errorf("generation %d is the last", c.generation)
 	}
-	m := store.Merge{Columns: fileColumns(h.table), Order: sortedBy(h.table), RowGroup: rowGroup,
+	m := store.Merge{Columns: fileColumns(h), Order: sortedBy(h), RowGroup: rowGroup,
 		MemoryLimit: w.o.Memory}
 	from, rows, done, err := w.sources(ctx, c, m)
 	defer done()
@@ -273,10 +283,13 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	return false, nil
 }
 
-// fileColumns are those of a merged file.
-func fileColumns(dir string) (out []store.FileColumn) {
-	if t := viewOf(dir); t != nil {
+// fileColumns are those of a merged file. The job is in its name where that has one.
+func fileColumns(h hour) (out []store.FileColumn) {
+	if t := viewOf(h.table); t != nil {
 		for _, c := range columnsOf(t) {
+			if c.Name == jobColumn && h.job == "" {
+				c.Key = false
+			}
 			if !c.Key {
 				out = append(out, c)
 			}
@@ -285,10 +298,13 @@ func fileColumns(dir string) (out []store.FileColumn) {
 	return append(out, store.FileColumn{Name: sessionColumn, Type: "VARCHAR"})
 }
 
-// sortedBy is how a table's merged rows lie: those of a rank together, in their order.
-func sortedBy(dir string) []string {
+// sortedBy is how a table's merged rows lie: those of a job together, and of a rank in their order.
+func sortedBy(h hour) []string {
 	order := []string{"rank"}
-	if t := viewOf(dir); t != nil {
+	if h.job == "" {
+		order = []string{jobColumn, "rank"}
+	}
+	if t := viewOf(h.table); t != nil {
 		for _, name := range []string{"step", "ts", "started", "first_seen"} {
 			for _, c := range t.Columns {
 				if c.Name == name {

@@ -35,7 +35,7 @@ func TestManyFiles(t *testing.T) {
 	}
 	send(2, 24)
 	raw, most := "", 0
-	hours, err := filepath.Glob(filepath.Join(dir, "steps", "*", "*", "*", "tier=r0"))
+	hours, err := filepath.Glob(filepath.Join(dir, "steps", "*", "*", "tier=r0"))
 	for _, at := range hours {
 		if files, _ := os.ReadDir(at); len(files) > most {
 			raw, most = at, len(files)
@@ -78,7 +78,7 @@ func TestMuchJunk(t *testing.T) {
 	w := writer(t, soon(dir))
 	t.Cleanup(func() { w.Close() })
 	appended(t, w, batch(t, 0, 0))
-	hours, err := filepath.Glob(filepath.Join(dir, "steps", "*", "*", "*", "tier=r0"))
+	hours, err := filepath.Glob(filepath.Join(dir, "steps", "*", "*", "tier=r0"))
 	if err != nil || len(hours) == 0 {
 		t.Fatalf("%v, %v", hours, err)
 	}

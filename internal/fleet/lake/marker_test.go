@@ -12,7 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
-const tenOClock = "steps/job=llama/date=2026-01-01/hour=10"
+const tenOClock = "steps/date=2026-01-01/hour=10"
 
 // planted writes a file into a lake.
 func planted(t *testing.T, dir, name, text string) {
@@ -34,7 +34,7 @@ func TestLastGeneration(t *testing.T) {
 		w := writer(t, soon(dir))
 		for k := range 2 { // the second comes to what the writer knows since the merge
 			appended(t, w, batch(t, k, 0))
-			if err := w.merge(t.Context(), hour{"steps", "llama", began.Truncate(time.Hour)}, &Report{}); err != nil {
+			if err := w.merge(t.Context(), hour{"steps", "", began.Truncate(time.Hour)}, &Report{}); err != nil {
 				t.Error(err)
 			}
 		}

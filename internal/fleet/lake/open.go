@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -126,41 +127,91 @@ var maxFiles = 20_000
 
 // choose finds the files that a choice means, by their directory.
 func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, error) {
-	list, err := p.list(ctx, "")
-	if err != nil {
-		return nil, 0, err
-	}
-	sql := strings.ToLower(c.SQL)
-	out, bytes, jobs := map[string][]entry{}, int64(0), map[string]bool{}
-	for h, have := range sortOut(list) {
-		view := viewOf(h.table)
-		if view == nil { // of a newer memgauge
+	out, bytes, lists := map[string][]entry{}, int64(0), calendar{p, map[string]*day{}}
+	for _, t := range table.All {
+		if !c.means(t) {
 			continue
 		}
-		jobs[h.job] = true
-		_, bare, _ := strings.Cut(view.View, ".")
-		if c.Job != "" && h.job != c.Job || !c.Since.IsZero() && !h.begin.Add(time.Hour).After(c.Since) ||
-			sql != "" && !strings.Contains(sql, bare) && !describing(sql) ||
-			len(c.Views) > 0 && !slices.Contains(c.Views, view.View) {
-			continue
+		list, err := c.list(ctx, p, t.Store, &lists)
+		if err != nil {
+			return nil, 0, err
 		}
-		for _, f := range have.current() {
-			out[h.table] = append(out[h.table], f)
-			bytes += f.size
+		var files []entry
+		for h, have := range sortOut(list) {
+			if h.begin.Add(time.Hour).After(c.Since) && lists.has(ctx, h, c.Job) {
+				files = append(files, have.current()...)
+			}
 		}
-	}
-	if c.Job != "" && !jobs[c.Job] {
-		return nil, 0, noJob(c.Job, jobs)
-	}
-	for name, files := range out {
 		if len(files) >= maxFiles {
-			return nil, 0, remedy.Add(fmt.Errorf("%w: %s has %d files, fewer than %d are read", ErrTooMuch, name,
+			return nil, 0, remedy.Add(fmt.Errorf("%w: %s has %d files, fewer than %d are read", ErrTooMuch, t.Store,
 				len(files), maxFiles), "narrow it with --since or --job; `memgauge lake merge WHERE` makes one "+
 				"file of an hour's; --engine trino reads any number")
 		}
 		slices.SortFunc(files, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+		for _, f := range files {
+			bytes += f.size
+		}
+		out[t.Store] = files
+	}
+	if c.Job != "" && bytes == 0 {
+		return out, 0, noJob(ctx, p, c.Job)
 	}
 	return out, bytes, nil
+}
+
+// means says whether a table is one of the choice's.
+func (c Choice) means(t *table.Table) bool {
+	_, bare, ok := strings.Cut(t.View, ".")
+	sql := strings.ToLower(c.SQL)
+	return ok && (sql == "" || strings.Contains(sql, bare) || describing(sql)) &&
+		(len(c.Views) == 0 || slices.Contains(c.Views, t.View))
+}
+
+// list lists what a table has of the choice: of a job the hours that may have it, of a time its days.
+func (c Choice) list(ctx context.Context, p place, of string, lists *calendar) (files []entry, err error) {
+	if c.Job == "" && c.Since.IsZero() {
+		return p.list(ctx, of+"/")
+	}
+	below, err := p.dirs(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	var days []string
+	for _, name := range below {
+		if job, former := strings.CutPrefix(name, jobKey); !former {
+			days = append(days, of+"/"+name)
+		} else if c.Job == "" || c.Job == job {
+			own, err := p.dirs(ctx, of+"/"+name)
+			if err != nil {
+				return nil, err
+			}
+			for _, date := range own {
+				days = append(days, of+"/"+name+"/"+date)
+			}
+		}
+	}
+	first := dateKey + c.Since.UTC().Format(time.DateOnly)
+	for _, dir := range days {
+		date := path.Base(dir)
+		if !strings.HasPrefix(date, dateKey) || !c.Since.IsZero() && date < first || !c.onDay(ctx, dir, lists) {
+			continue
+		}
+		have, err := p.list(ctx, dir+"/")
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, have...)
+	}
+	return files, nil
+}
+
+// onDay says whether a day's directory may have rows of the choice's job.
+func (c Choice) onDay(ctx context.Context, dir string, lists *calendar) bool {
+	if c.Job == "" || strings.Contains(dir, "/"+jobKey) {
+		return true
+	}
+	d := lists.day(ctx, strings.TrimPrefix(path.Base(dir), dateKey))
+	return d == nil || d.Open || d.Jobs[c.Job] != 0
 }
 
 // describing says that a statement may be about tables that it does not name. Taking too many costs time alone.
@@ -170,13 +221,13 @@ func describing(sql string) bool {
 	})
 }
 
-func noJob(job string, jobs map[string]bool) error {
-	var names []string
-	for j := range jobs {
-		names = append(names, j)
+// noJob is an error if a lake has no such job.
+func noJob(ctx context.Context, p place, job string) error {
+	names, open, err := jobsOf(ctx, p)
+	if err != nil || open || slices.Contains(names, job) {
+		return err
 	}
-	slices.Sort(names)
-	err := fmt.Errorf("there is no job %q", job)
+	err = fmt.Errorf("there is no job %q", job)
 	if len(names) == 0 {
 		return remedy.Add(err, "the lake is empty")
 	}
@@ -214,8 +265,10 @@ func viewsOf(ctx context.Context, p place, files map[string][]entry, root string
 // where says in SQL which rows of a table are chosen.
 func (c Choice) where(t *table.Table) string {
 	var all []string
-	if c.Node != "" {
-		all = append(all, "node = '"+strings.ReplaceAll(c.Node, "'", "''")+"'")
+	for _, x := range [][2]string{{jobColumn, c.Job}, {"node", c.Node}} {
+		if x[1] != "" {
+			all = append(all, x[0]+" = '"+strings.ReplaceAll(x[1], "'", "''")+"'")
+		}
 	}
 	if c.Rank != nil && slices.ContainsFunc(t.Columns, func(x table.Column) bool { return x.Name == "rank" }) {
 		all = append(all, "rank = "+strconv.Itoa(*c.Rank))
@@ -223,7 +276,8 @@ func (c Choice) where(t *table.Table) string {
 	return strings.Join(all, " AND ")
 }
 
-// columnsOf are a view's columns over a lake: job, node and rank, the session's own, and what prunes partitions.
+// columnsOf are a view's columns over a lake: job, node and rank, the session's own, and what prunes partitions. The
+// job is a key where it stands in a file's path.
 func columnsOf(t *table.Table) []store.FileColumn {
 	out := []store.FileColumn{{Name: "job", Type: "VARCHAR", Key: true}, {Name: "node", Type: "VARCHAR"},
 		{Name: "rank", Type: "INTEGER"}}

@@ -12,8 +12,9 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
-// Flushed files are written here: flat columns, each row a value or NULL, in one group of rows. DuckDB takes three
-// times as long for one, and would have to run within the hub. Merges, which sort, are its work.
+// Flushed files are written here: flat columns, each row a value or NULL. DuckDB takes three times as long for one, and
+// would have to run within the hub. Merges, which sort, are its work. The rows of a job lie in a group or some that
+// follow each other, and each group says which jobs it has: a question about one reads no others.
 
 // Numbers of parquet.thrift.
 const (
@@ -35,6 +36,9 @@ const (
 	pageBytes = 1 << 20
 	// tiny is a page that is not packed: of 25 columns most are NULL in every row, and take 6 bytes.
 	tiny = 64
+	// groupRows ends a group of rows, with the job that it has reached: a group takes 2 kB of the footer, and a
+	// question reads it as a whole.
+	groupRows = 4096
 )
 
 // physical is how values of a type lie in Parquet.
@@ -45,8 +49,8 @@ var physical = map[frame.Type]int64{frame.Int64: typeInt64, frame.Int32: typeInt
 var zstdPages, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 	zstd.WithLowerEncoderMem(true))
 
-// writeParquet makes a file of pieces, all of their table's columns, with the session and the number of each row. The
-// job is in the partition's name, so its column goes.
+// writeParquet makes a file of pieces, which are sorted by job: all of their table's columns, with the session and the
+// number of each row.
 func writeParquet(f io.Writer, pieces []piece, rows ledger) error {
 	text, err := json.Marshal(rows)
 	if err != nil {
@@ -54,11 +58,25 @@ func writeParquet(f io.Writer, pieces []piece, rows ledger) error {
 	}
 	w := &parquetFile{out: bufio.NewWriterSize(f, 64<<10)}
 	w.write([]byte(parquetMagic))
-	for k, field := range pieces[0].rows.Fields() {
-		if field.Name == "job" {
-			continue
+	from, n := 0, 0
+	for i, p := range pieces {
+		n += p.rows.Len()
+		if last := i+1 == len(pieces); last || n >= groupRows && pieces[i+1].job != p.job {
+			w.group(pieces[from : i+1])
+			from, n = i+1, 0
 		}
+	}
+	return w.close(string(text))
+}
+
+// group writes the rows of pieces as a group.
+func (w *parquetFile) group(pieces []piece) {
+	w.groups = append(w.groups, nil)
+	for k, field := range pieces[0].rows.Fields() {
 		c := w.column(field)
+		if field.Name == jobColumn {
+			c.first, c.last = pieces[0].job, pieces[len(pieces)-1].job
+		}
 		for _, p := range pieces {
 			values := p.rows.Column(k)
 			c.addAll(&values)
@@ -79,7 +97,6 @@ func writeParquet(f io.Writer, pieces []piece, rows ledger) error {
 		}
 	}
 	number.close()
-	return w.close(string(text))
 }
 
 // parquetFile is a file that is being written.
@@ -88,7 +105,7 @@ type parquetFile struct {
 	err    error
 	offset int64
 	rows   int64
-	chunks []chunk
+	groups [][]chunk
 	packed []byte // scratch
 }
 
@@ -98,8 +115,9 @@ type chunk struct {
 	offset           int64
 	codec            int64
 	values, nulls    int64
-	unpacked, packed int64 // bytes
-	least, most      int64 // of whole numbers and times
+	unpacked, packed int64  // bytes
+	least, most      int64  // of whole numbers and times
+	first, last      string // of jobs
 }
 
 func (w *parquetFile) write(b []byte) {
@@ -238,42 +256,48 @@ func (c *columnWriter) levels(to []byte) []byte {
 
 func (c *columnWriter) close() {
 	c.page()
-	c.w.rows = c.values
-	c.w.chunks = append(c.w.chunks, c.chunk)
+	at := len(c.w.groups) - 1
+	if len(c.w.groups[at]) == 0 {
+		c.w.rows += c.values
+	}
+	c.w.groups[at] = append(c.w.groups[at], c.chunk)
 }
 
 // close writes the footer: FileMetaData of parquet.thrift.
 func (w *parquetFile) close(rows string) error {
 	var f compact
 	f.int32(1, 2) // version
-	f.list(2, kindStruct, 1+len(w.chunks))
+	columns := w.groups[0]
+	f.list(2, kindStruct, 1+len(columns))
 	f.element()
 	f.string(4, "schema")
-	f.int32(5, int64(len(w.chunks)))
+	f.int32(5, int64(len(columns)))
 	f.end()
-	for _, c := range w.chunks {
+	for _, c := range columns {
 		c.schema(&f)
 	}
 	f.int64(3, w.rows)
-	f.list(4, kindStruct, 1) // groups of rows
-	f.element()
-	f.list(1, kindStruct, len(w.chunks))
-	size := int64(0)
-	for _, c := range w.chunks {
-		c.meta(&f)
-		size += c.unpacked
+	f.list(4, kindStruct, len(w.groups))
+	for _, columns := range w.groups {
+		f.element()
+		f.list(1, kindStruct, len(columns))
+		size := int64(0)
+		for _, c := range columns {
+			c.meta(&f)
+			size += c.unpacked
+		}
+		f.int64(2, size)
+		f.int64(3, columns[0].values)
+		f.end()
 	}
-	f.int64(2, size)
-	f.int64(3, w.rows)
-	f.end()
 	f.list(keyValues, kindStruct, 1)
 	f.element()
 	f.string(keyField, rowsKey)
 	f.string(textField, rows)
 	f.end()
 	f.string(6, "memgauge")
-	f.list(7, kindStruct, len(w.chunks)) // least and most are in the order of their type
-	for range w.chunks {
+	f.list(7, kindStruct, len(columns)) // least and most are in the order of their type
+	for range columns {
 		f.element()
 		f.begin(1)
 		f.end()
@@ -333,7 +357,10 @@ func (c *chunk) meta(f *compact) {
 	f.int64(9, c.offset)
 	f.begin(12) // statistics
 	f.int64(3, c.nulls)
-	if c.least <= c.most {
+	if c.first != "" {
+		f.string(5, c.last)
+		f.string(6, c.first)
+	} else if c.least <= c.most {
 		f.string(5, string(c.whole(nil, c.most)))
 		f.string(6, string(c.whole(nil, c.least)))
 	}

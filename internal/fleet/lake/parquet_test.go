@@ -61,9 +61,9 @@ func written(t testing.TB) (path string, want []string) {
 	t.Helper()
 	h := stranger(1, 9000)
 	b := kinds(h)
-	one := piece{h.Node + "/s", "s", 1, b.Rows.Slice(0, 4001)}
-	other := piece{h.Node + "/t", "t", 1 << 40, b.Rows.Slice(4001, 9000)}
-	path = filepath.Join(t.TempDir(), "job=llama", "tier=r0", "x.parquet")
+	one := piece{h.Job, h.Node + "/s", "s", 1, b.Rows.Slice(0, 4001)}
+	other := piece{h.Job, h.Node + "/t", "t", 1 << 40, b.Rows.Slice(4001, 9000)}
+	path = filepath.Join(t.TempDir(), "tier=r0", "x.parquet")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func written(t testing.TB) (path string, want []string) {
 		rows.add(p.stream, p.span())
 		for i := range p.rows.Len() {
 			var line []string
-			for k := 1; k < p.rows.Width(); k++ {
+			for k := range p.rows.Width() {
 				line = append(line, frames.Text(p.rows.Column(k), i))
 			}
 			want = append(want, strings.Join(append(line, p.session, fmt.Sprint(p.first+uint64(i))), "|"))
@@ -126,8 +126,8 @@ for row in zip(*(c.to_pylist() for c in t.columns)):
 		t.Fatalf("%v: %s", err, errors.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if lines[0] != "node:string rank:int32 ts:timestamp[us] whole:int64 small:int32 ratio:double odd:bool note:string "+
-		"given:bool never:string _session:string _row:int64" {
+	if lines[0] != "job:string node:string rank:int32 ts:timestamp[us] whole:int64 small:int32 ratio:double odd:bool "+
+		"note:string given:bool never:string _session:string _row:int64" {
 		t.Errorf("columns %s", lines[0])
 	}
 	compareRows(t, lines[1:], want)
@@ -136,9 +136,8 @@ for row in zip(*(c.to_pylist() for c in t.columns)):
 // TestDuckDBReads likewise, which merges them.
 func TestDuckDBReads(t *testing.T) {
 	path, want := written(t)
-	columns := []store.FileColumn{{Name: sessionColumn, Type: "VARCHAR"}, {Name: rowColumn, Type: "BIGINT"},
-		{Name: "job", Type: "VARCHAR", Key: true}}
-	for i, f := range kinds(stranger(1, 1)).Rows.Fields()[1:] {
+	columns := []store.FileColumn{{Name: sessionColumn, Type: "VARCHAR"}, {Name: rowColumn, Type: "BIGINT"}}
+	for i, f := range kinds(stranger(1, 1)).Rows.Fields() {
 		columns = slices.Insert(columns, i, store.FileColumn{Name: f.Name, Type: f.Type.String()})
 	}
 	view := store.FileView{Schema: "x", Name: "y", Files: []string{path}, Columns: columns}
@@ -150,7 +149,7 @@ func TestDuckDBReads(t *testing.T) {
 	defer db.Close()
 	var out bytes.Buffer
 	err = (&service.Service{Open: service.Opened(db)}).Query(t.Context(), api.QueryRequest{Format: "csv",
-		SQL: "SELECT * EXCLUDE job REPLACE (epoch_us(ts) AS ts) FROM x.y"}, &out)
+		SQL: "SELECT * REPLACE (epoch_us(ts) AS ts) FROM x.y"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +186,7 @@ func BenchmarkFile(b *testing.B) {
 			rows := ledger{}
 			var pieces []piece
 			for i := range c.pieces {
-				p := piece{fmt.Sprintf("node-%d/s1", i), "s1", 1, batch(b, i, 0).Rows.Slice(0, c.rows)}
+				p := piece{"llama", fmt.Sprintf("node-%d/s1", i), "s1", 1, batch(b, i, 0).Rows.Slice(0, c.rows)}
 				pieces = append(pieces, p)
 				rows.add(p.stream, p.span())
 			}

@@ -16,18 +16,30 @@ import (
 	"github.com/memgauge/memgauge/internal/formats/table"
 )
 
-// hour is a partition: rows of one table and one job, of one hour of UTC by the node's clock.
+// hour is a partition: rows of one table, of one hour of UTC by the node's clock. A memgauge before had partitions of
+// one job each: nothing new is written to them.
 type hour struct {
 	table string // package table's Store: the directory
-	job   string
+	job   string // whose rows alone it has; "": any job's
 	begin time.Time
 }
 
+// jobKey is before a job's name in the directory of a partition that has its rows alone.
+const jobKey = "job="
+
+const dateKey = "date="
+
 // dir is the partition's directory, with a slash behind.
 func (h hour) dir() string {
-	return fmt.Sprintf("%s/job=%s/date=%s/hour=%s/", h.table, h.job, h.begin.Format(time.DateOnly),
-		h.begin.Format("15"))
+	job := ""
+	if h.job != "" {
+		job = jobKey + h.job + "/"
+	}
+	return fmt.Sprintf("%s/%sdate=%s/hour=%s/", h.table, job, h.date(), h.begin.Format("15"))
 }
+
+// date is its day.
+func (h hour) date() string { return h.begin.Format(time.DateOnly) }
 
 // Kinds of a tier: r has files as they were flushed, c one that was merged.
 func tier(kind string, generation int) string { return fmt.Sprintf("tier=%s%d/", kind, generation) }
@@ -57,32 +69,40 @@ var tableForm = regexp.MustCompile(`^[a-z][a-z_]*$`)
 
 // parse reads a name; false for files that are none of ours.
 func parse(name string) (p parsed, ok bool) {
-	parts := strings.Split(name, "/")
-	if len(parts) < 5 || len(parts) > 6 {
+	table, rest, _ := strings.Cut(name, "/")
+	job, former := strings.CutPrefix(rest, jobKey)
+	if former {
+		job, rest, _ = strings.Cut(job, "/")
+		if frame.CheckName("job", job) != nil {
+			return p, false
+		}
+	} else {
+		job = ""
+	}
+	parts := strings.Split(rest, "/")
+	if len(parts) < 3 || len(parts) > 4 {
 		return p, false
 	}
-	job, ok1 := strings.CutPrefix(parts[1], "job=")
-	date, ok2 := strings.CutPrefix(parts[2], "date=")
-	clock, ok3 := strings.CutPrefix(parts[3], "hour=")
+	date, ok1 := strings.CutPrefix(parts[0], dateKey)
+	clock, ok2 := strings.CutPrefix(parts[1], "hour=")
 	begin, err := time.ParseInLocation(time.DateOnly+" 15", date+" "+clock, time.UTC)
-	if !ok1 || !ok2 || !ok3 || err != nil {
+	if !ok1 || !ok2 || err != nil {
 		return p, false
 	}
-	p.hour = hour{parts[0], job, begin}
+	p.hour = hour{table, job, begin}
 	last := parts[len(parts)-1]
-	if !tableForm.MatchString(parts[0]) || frame.CheckName("job", job) != nil || frame.CheckName("file", last) != nil ||
-		!strings.HasPrefix(name, p.hour.dir()) {
+	if !tableForm.MatchString(table) || frame.CheckName("file", last) != nil || !strings.HasPrefix(name, p.hour.dir()) {
 		return p, false // a listing of S3 is a stranger's word: names become paths on this machine
 	}
 	number := ""
-	if len(parts) == 5 {
-		number, ok = strings.CutPrefix(parts[4], markerHead)
+	if len(parts) == 3 {
+		number, ok = strings.CutPrefix(last, markerHead)
 		if number, ok2 = strings.CutSuffix(number, markerTail); !ok || !ok2 {
 			return p, false
 		}
 	} else {
-		rest, ok := strings.CutPrefix(parts[4], "tier=")
-		if !ok || len(rest) < 2 || !strings.HasSuffix(parts[5], ".parquet") {
+		rest, ok := strings.CutPrefix(parts[2], "tier=")
+		if !ok || len(rest) < 2 || !strings.HasSuffix(last, ".parquet") {
 			return p, false
 		}
 		p.kind, number = rest[:1], rest[1:]

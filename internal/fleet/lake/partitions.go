@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 type Partition struct {
 	Table           *table.Table
 	Dir             string // with slashes, none at either end
-	Job, Date, Hour string
+	Job, Date, Hour string // Job is "" where its files have rows of any
 	Tier            string
 }
 
@@ -55,7 +56,10 @@ func Partitions(ctx context.Context, location string) ([]Partition, error) {
 // Columns are a table's columns over a lake: those in the files, and the partition's keys that are shown.
 func Columns(t *table.Table) []store.FileColumn { return columnsOf(t) }
 
-// Status says what a lake holds, by job.
+// unlisted is in place of the jobs of hours that no list tells of.
+const unlisted = "?"
+
+// Status says what a lake holds, by job. Files have the rows of several: they count for each job of their hours.
 type Status struct {
 	Job         string    `json:"job"`
 	Tables      int       `json:"tables"`
@@ -66,6 +70,17 @@ type Status struct {
 	First, Last time.Time `json:"-"` // hours
 	Begin       string    `json:"first_hour"`
 	End         string    `json:"last_hour"`
+}
+
+func (s *Status) add(of Status, begin time.Time) {
+	s.Hours, s.Files, s.Unmerged = s.Hours+of.Hours, s.Files+of.Files, s.Unmerged+of.Unmerged
+	s.Bytes += of.Bytes
+	if begin.Before(s.First) {
+		s.First = begin
+	}
+	if begin.After(s.Last) {
+		s.Last = begin
+	}
 }
 
 // StatusOf lists the jobs of a lake.
@@ -79,28 +94,42 @@ func StatusOf(ctx context.Context, location string) ([]Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the lake %s: %w", p.text(), err)
 	}
-	jobs, tables := map[string]*Status{}, map[[2]string]bool{}
+	type at struct { // what is counted together
+		job   string
+		begin time.Time
+	}
+	sums, tables := map[at]Status{}, map[at]map[string]bool{}
 	for h, c := range sortOut(files) {
-		s := jobs[h.job]
-		if s == nil {
-			s = &Status{Job: h.job, First: h.begin, Last: h.begin}
-			jobs[h.job] = s
-		}
-		if key := [2]string{h.job, h.table}; !tables[key] {
-			tables[key] = true
-			s.Tables++
-		}
+		key := at{h.job, h.begin}
+		s := sums[key]
 		s.Hours, s.Files, s.Unmerged = s.Hours+1, s.Files+len(c.current()), s.Unmerged+len(c.raw)
 		s.Bytes += c.bytes
-		if h.begin.Before(s.First) {
-			s.First = h.begin
+		sums[key] = s
+		if tables[key] == nil {
+			tables[key] = map[string]bool{}
 		}
-		if h.begin.After(s.Last) {
-			s.Last = h.begin
+		tables[key][h.table] = true
+	}
+	jobs, has := map[string]*Status{}, map[string]map[string]bool{}
+	lists := calendar{p, map[string]*day{}}
+	for key, sum := range sums {
+		names := lists.jobs(ctx, hour{job: key.job, begin: key.begin})
+		if len(names) == 0 {
+			names = []string{unlisted}
+		}
+		for _, name := range names {
+			s := jobs[name]
+			if s == nil {
+				s = &Status{Job: name, First: key.begin, Last: key.begin}
+				jobs[name], has[name] = s, map[string]bool{}
+			}
+			maps.Copy(has[name], tables[key])
+			s.add(sum, key.begin)
 		}
 	}
 	list := []Status{}
 	for _, s := range jobs {
+		s.Tables = len(has[s.Job])
 		s.Begin, s.End = s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)
 		list = append(list, *s)
 	}

@@ -35,6 +35,8 @@ type readable interface {
 // place is where a lake lies. What put returned from survives a crash of the machine.
 type place interface {
 	list(ctx context.Context, prefix string) ([]entry, error)
+	// dirs are the names of the directories right below one; "" is the lake's own. There may be none of that name.
+	dirs(ctx context.Context, of string) ([]string, error)
 	put(ctx context.Context, name, made string) error // takes the file of the stage away
 	open(ctx context.Context, name string) (readable, error)
 	// local is a file on this machine with an entry's content. What is not here comes into the cache.
@@ -126,14 +128,42 @@ func (d *directory) list(ctx context.Context, prefix string) (list []entry, err 
 		case strings.HasPrefix(i.Name, "."):
 			return fs.SkipDir
 		case i.Mode.Type() == fs.ModeSymlink:
-			return remedy.Add(fmt.Errorf("%w: %s is a link", rootdir.ErrRefused, filepath.Join(top.Path(), name)),
-				"no link is followed in a lake: remove it, and mount what lies elsewhere instead")
+			return aLink(top, name)
 		case i.Mode.IsRegular():
 			list = append(list, entry{path.Join(prefix, name), i.Size, i.Modified})
 		}
 		return nil
 	})
 	return list, err
+}
+
+func (d *directory) dirs(_ context.Context, of string) (names []string, err error) {
+	top := d.root
+	if of != "" {
+		top, err = d.root.Sub(of)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer top.Close()
+	}
+	list, err := top.List()
+	for _, i := range list {
+		if i.Mode.Type() == fs.ModeSymlink {
+			return nil, aLink(top, i.Name)
+		}
+		if i.Mode.IsDir() && !strings.HasPrefix(i.Name, ".") {
+			names = append(names, i.Name)
+		}
+	}
+	return names, err
+}
+
+func aLink(top *rootdir.Dir, name string) error {
+	return remedy.Add(fmt.Errorf("%w: %s is a link", rootdir.ErrRefused, filepath.Join(top.Path(), name)),
+		"no link is followed in a lake: remove it, and mount what lies elsewhere instead")
 }
 
 // put syncs the file and the directories that name it: rename(2) alone survives no loss of power.

@@ -98,6 +98,22 @@ func (b *bucket) list(ctx context.Context, prefix string) (list []entry, err err
 	return list, nil
 }
 
+func (b *bucket) dirs(ctx context.Context, of string) (names []string, err error) {
+	below := b.prefix
+	if of != "" {
+		below += of + "/"
+	}
+	for o := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: below}) {
+		if o.Err != nil {
+			return nil, o.Err
+		}
+		if name, is := strings.CutSuffix(strings.TrimPrefix(o.Key, below), "/"); is && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // put is durable with the service's answer.
 func (b *bucket) put(ctx context.Context, name, made string) error {
 	if err := b.renew(ctx); err != nil {

@@ -34,6 +34,7 @@ const whyGaps = "row whose number leaves too many gaps"
 
 // piece is rows of one stream that lie in one hour, with the number of the first.
 type piece struct {
+	job     string
 	stream  string
 	session string
 	first   uint64
@@ -43,7 +44,7 @@ type piece struct {
 func (p piece) span() span { return span{p.first, p.first + uint64(p.rows.Len()) - 1} }
 
 func (p piece) slice(s span) piece {
-	return piece{p.stream, p.session, s[0], p.rows.Slice(int(s[0]-p.first), int(s[1]-p.first+1))}
+	return piece{p.job, p.stream, p.session, s[0], p.rows.Slice(int(s[0]-p.first), int(s[1]-p.first+1))}
 }
 
 func nodeOf(stream string) string {
@@ -71,15 +72,16 @@ func spread(b frame.Batch, into map[hour][]piece) error {
 	if err != nil {
 		return fmt.Errorf("append to the lake: %w", err)
 	}
-	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, tame(b.Rows)}
+	whole := piece{b.Job, b.Node + "/" + b.Session, b.Session, b.First, tame(b.Rows)}
 	for _, r := range runs(b) {
-		h := hour{dir, b.Job, r.begin}
+		h := hour{table: dir, begin: r.begin}
 		into[h] = append(into[h], whole.slice(span{b.First + uint64(r.from), b.First + uint64(r.to) - 1}))
 	}
 	return nil
 }
 
-// Parts names the partitions that a batch has rows in: each costs a file.
+// Parts names the hours that a batch has rows in, with its table and job: each costs an entry in the list of jobs, and
+// a file that no other may have rows in.
 func (w *Writer) Parts(b frame.Batch) (names []string) {
 	seen := map[time.Time]bool{}
 	for _, r := range runs(b) {

@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +23,9 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
-// FlushEvery is how long a sender should gather batches before AppendAll: each call makes a file of every hour that it
-// has rows of, and many small files make questions slow (a hundred times at one every half minute of each node).
+// FlushEvery is how long a sender should gather batches before AppendAll: each call makes a file of every table and
+// hour that it has rows of, and many small files make questions slow (a hundred times at one every half minute of each
+// node).
 const FlushEvery = time.Minute
 
 // Options say how a lake is kept.
@@ -45,8 +48,10 @@ type Writer struct {
 	again atomic.Int64 // rows left out because they had come before
 	mu    struct {
 		sync.Mutex
-		parts map[hour]*part
+		parts   map[hour]*part
+		formers map[string]map[string]bool // jobs that a table has partitions of their own of
 	}
+	lists lists
 	notes notes
 }
 
@@ -75,7 +80,8 @@ func New(ctx context.Context, o Options) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{o: o, place: p}
-	w.mu.parts = map[hour]*part{}
+	w.lists.of = map[string]*day{}
+	w.mu.parts, w.mu.formers = map[hour]*part{}, map[string]map[string]bool{}
 	if w.id, err = w.named(ctx); errors.Is(err, unix.ENOSPC) {
 		err = nil // it gets a name when it is opened with room
 	}
@@ -136,6 +142,9 @@ func (w *Writer) AppendAll(ctx context.Context, batches []frame.Batch) error {
 		if err := spread(b, byHour); err != nil {
 			return err
 		}
+	}
+	if err := w.enlist(ctx, byHour); err != nil {
+		return fmt.Errorf("append to the lake %s: %w", w.place.text(), err)
 	}
 	for h, pieces := range byHour {
 		if err := w.store(ctx, h, pieces); err != nil {
@@ -210,9 +219,9 @@ func (w *Writer) rowsOf(ctx context.Context, e entry) (ledger, error) {
 	return rowsOf(e.name, f)
 }
 
-// store makes a file of the pieces' rows that the partition does not have yet, nor the one of strays.
+// store makes a file of the pieces' rows that the partition does not have yet, nor others that may.
 func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
-	astray, err := w.astray(ctx, h, pieces)
+	astray, err := w.elsewhere(ctx, h, pieces)
 	if err != nil {
 		return err
 	}
@@ -254,29 +263,73 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 	return nil
 }
 
-// astray is what the partition of strays has of the pieces' streams: a row that lay too far ahead of this machine's
-// clock may come again when it no longer does.
-func (w *Writer) astray(ctx context.Context, h hour, pieces []piece) (ledger, error) {
-	if h.begin.Equal(strays) {
-		return nil, nil
-	}
-	h.begin = strays
-	p, err := w.part(ctx, h)
+// elsewhere is what other partitions have of the pieces' streams: that of strays, since a row that lay too far ahead of
+// this machine's clock may come again when it no longer does; and those of one job that a memgauge before made, since
+// what it did not acknowledge comes again.
+func (w *Writer) elsewhere(ctx context.Context, h hour, pieces []piece) (ledger, error) {
+	former, err := w.former(ctx, h.table)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Unlock()
-	out := ledger{}
+	byJob := map[string][]piece{"": pieces}
 	for _, x := range pieces {
-		if have := p.rows[x.stream]; have != nil {
-			out[x.stream] = have // a range is never changed, but replaced
+		if former[x.job] {
+			byJob[x.job] = append(byJob[x.job], x)
+		}
+	}
+	out := ledger{}
+	for job, pieces := range byJob {
+		for _, begin := range []time.Time{h.begin, strays} {
+			other := hour{h.table, job, begin}
+			if other == h {
+				continue
+			}
+			p, err := w.part(ctx, other)
+			if err != nil {
+				return nil, err
+			}
+			for _, x := range pieces {
+				if have := p.rows[x.stream]; out[x.stream] == nil {
+					out[x.stream] = have // a range is never changed, but replaced
+				} else {
+					out.addAll(ledger{x.stream: have})
+				}
+			}
+			p.Unlock()
 		}
 	}
 	return out, nil
 }
 
-// file makes one file durable and returns what it holds.
+// former are the jobs that a table has partitions of their own of. None comes to them.
+func (w *Writer) former(ctx context.Context, table string) (map[string]bool, error) {
+	w.mu.Lock()
+	jobs := w.mu.formers[table]
+	w.mu.Unlock()
+	if jobs != nil {
+		return jobs, nil
+	}
+	below, err := w.place.dirs(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	jobs = map[string]bool{}
+	for _, name := range below {
+		if job, ok := strings.CutPrefix(name, jobKey); ok {
+			jobs[job] = true
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.formers[table] = jobs
+	return jobs, nil
+}
+
+// file makes one file durable and returns what it holds. The rows of a job lie together.
 func (w *Writer) file(ctx context.Context, h hour, generation int, pieces []piece) (ledger, error) {
+	slices.SortStableFunc(pieces, func(a, b piece) int {
+		return cmp.Or(strings.Compare(a.job, b.job), strings.Compare(a.stream, b.stream))
+	})
 	rows := ledger{}
 	for _, x := range pieces {
 		rows.add(x.stream, x.span())
@@ -293,8 +346,9 @@ func (w *Writer) file(ctx context.Context, h hour, generation int, pieces []piec
 	return rows, nil
 }
 
-// Columns that a flushed file has besides the table's. A merged one has the session alone.
+// Columns that a file has besides the table's. A merged one has no number of a row.
 const (
+	jobColumn     = "job"
 	sessionColumn = "_session"
 	rowColumn     = "_row"
 )

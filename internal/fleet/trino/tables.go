@@ -3,6 +3,7 @@ package trino
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/fleet/lake"
@@ -18,8 +19,35 @@ type Sync struct {
 // Done is what a Sync did.
 type Done struct{ Tables, Added, Removed int }
 
-// keys are a lake's partition columns; the last one is not shown.
-var keys = []string{"job", "date", "hour", "tier"}
+// kept is a table of the server's over the hours of one of ours: rows of any job, or those that a memgauge before kept
+// by job. Both lie in the same directory, and the view that people ask has the rows of both.
+type kept struct {
+	of   *table.Table
+	keys []string // partition columns; the last one is not shown
+}
+
+// keptOf are those of a table. The name of the latter is that which it had before there was the former.
+func keptOf(t *table.Table) []kept {
+	return []kept{{t, []string{"date", "hour", "tier"}}, {t, []string{"job", "date", "hour", "tier"}}}
+}
+
+func (k kept) byJob() bool { return k.keys[0] == "job" }
+
+func (k kept) name() string {
+	if k.byJob() {
+		return k.of.Store
+	}
+	return k.of.Store + "_hours"
+}
+
+// values are a partition's, by the keys; false for one of another table.
+func (k kept) values(p lake.Partition) (values [4]string, ok bool) {
+	of := map[string]string{"job": p.Job, "date": p.Date, "hour": p.Hour, "tier": p.Tier}
+	for i, name := range k.keys {
+		values[i] = of[name]
+	}
+	return values, p.Table == k.of && (p.Job != "") == k.byJob()
+}
 
 // types are Trino's words for DuckDB's.
 var types = map[string]string{"BIGINT": "bigint", "INTEGER": "integer", "DOUBLE": "double", "BOOLEAN": "boolean",
@@ -53,12 +81,21 @@ func (c *Client) Sync(ctx context.Context, s Sync) (done Done, err error) {
 		if t.View == "" {
 			continue
 		}
-		if err := c.define(ctx, t, len(byTable[t]) > 0 || have[t.Store], s.Seen); err != nil {
+		var there []kept
+		for _, k := range keptOf(t) {
+			if have[k.name()] || slices.ContainsFunc(byTable[t], func(p lake.Partition) bool {
+				_, ok := k.values(p)
+				return ok
+			}) {
+				there = append(there, k)
+			}
+		}
+		if err := c.define(ctx, t, there, s.Seen); err != nil {
 			return done, fmt.Errorf("define %s: %w", t.View, err)
 		}
 		done.Tables++
-		if len(byTable[t]) > 0 || have[t.Store] {
-			if err := c.partitions(ctx, t, byTable[t], s.Seen, &done); err != nil {
+		for _, k := range there {
+			if err := c.partitions(ctx, k, byTable[t], s.Seen, &done); err != nil {
 				return done, fmt.Errorf("partitions of %s: %w", t.View, err)
 			}
 		}
@@ -84,10 +121,10 @@ func (c *Client) defined(ctx context.Context) (map[string]bool, error) {
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 func literal(s string) string  { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// define makes the table over the files, and the views that people ask: under its name, and in schema global.
-func (c *Client) define(ctx context.Context, t *table.Table, files bool, seen string) error {
-	if files {
-		if err := c.exec(ctx, tableSQL(t, seen)); err != nil {
+// define makes the tables over the files, and the views that people ask: under its name, and in schema global.
+func (c *Client) define(ctx context.Context, t *table.Table, there []kept, seen string) error {
+	for _, k := range there {
+		if err := c.exec(ctx, k.sql(seen)); err != nil {
 			return err
 		}
 	}
@@ -97,7 +134,7 @@ func (c *Client) define(ctx context.Context, t *table.Table, files bool, seen st
 		names = append(names, `"global".`+quote(name))
 	}
 	for _, full := range names {
-		if err := c.exec(ctx, "CREATE OR REPLACE VIEW "+full+" AS "+viewSQL(t, files)); err != nil {
+		if err := c.exec(ctx, "CREATE OR REPLACE VIEW "+full+" AS "+viewSQL(t, there)); err != nil {
 			return err
 		}
 	}
@@ -114,35 +151,36 @@ func bareNames() map[string]int {
 	return count
 }
 
-func tableSQL(t *table.Table, seen string) string {
+// sql makes the table.
+func (k kept) sql(seen string) string {
 	var columns []string
-	for _, c := range lake.Columns(t) {
-		if !c.Key {
+	for _, c := range lake.Columns(k.of) {
+		if !slices.Contains(k.keys, c.Name) {
 			columns = append(columns, quote(c.Name)+" "+types[c.Type])
 		}
 	}
-	for _, k := range keys {
-		columns = append(columns, quote(k)+" varchar")
+	for _, name := range k.keys {
+		columns = append(columns, quote(name)+" varchar")
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS store.%s (%s) WITH (external_location = %s, format = 'PARQUET', "+
-		"partitioned_by = ARRAY['%s'])", quote(t.Store), strings.Join(columns, ", "), literal(at(seen, t.Store)),
-		strings.Join(keys, "', '"))
+		"partitioned_by = ARRAY['%s'])", quote(k.name()), strings.Join(columns, ", "), literal(at(seen, k.of.Store)),
+		strings.Join(k.keys, "', '"))
 }
 
 // viewSQL is the SELECT of a view; that of a table without files gives no rows, of the same types.
-func viewSQL(t *table.Table, files bool) string {
-	var columns []string
+func viewSQL(t *table.Table, there []kept) string {
+	var columns, typed, parts []string
 	for _, c := range lake.Columns(t) {
-		if files {
-			columns = append(columns, quote(c.Name))
-		} else {
-			columns = append(columns, "CAST(NULL AS "+types[c.Type]+") AS "+quote(c.Name))
-		}
+		columns = append(columns, quote(c.Name))
+		typed = append(typed, "CAST(NULL AS "+types[c.Type]+") AS "+quote(c.Name))
 	}
-	if files {
-		return "SELECT " + strings.Join(columns, ", ") + " FROM store." + quote(t.Store)
+	for _, k := range there {
+		parts = append(parts, "SELECT "+strings.Join(columns, ", ")+" FROM store."+quote(k.name()))
 	}
-	return "SELECT " + strings.Join(columns, ", ") + " WHERE false"
+	if len(parts) == 0 {
+		return "SELECT " + strings.Join(typed, ", ") + " WHERE false"
+	}
+	return strings.Join(parts, " UNION ALL ")
 }
 
 // at is a directory of the lake as the server sees it.
@@ -154,12 +192,14 @@ func at(seen, dir string) string {
 }
 
 // partitions registers those that are current, and forgets the others.
-func (c *Client) partitions(ctx context.Context, t *table.Table, want []lake.Partition, seen string, done *Done) error {
+func (c *Client) partitions(ctx context.Context, k kept, want []lake.Partition, seen string, done *Done) error {
 	missing := map[[4]string]string{}
 	for _, p := range want {
-		missing[[4]string{p.Job, p.Date, p.Hour, p.Tier}] = p.Dir
+		if values, ok := k.values(p); ok {
+			missing[values] = p.Dir
+		}
 	}
-	rows, err := c.rows(ctx, "SELECT job, date, hour, tier FROM store."+quote(t.Store+"$partitions"))
+	rows, err := c.rows(ctx, "SELECT "+strings.Join(k.keys, ", ")+" FROM store."+quote(k.name()+"$partitions"))
 	if err != nil {
 		return err
 	}
@@ -180,13 +220,13 @@ func (c *Client) partitions(ctx context.Context, t *table.Table, want []lake.Par
 		return err
 	}
 	for _, key := range gone {
-		if err := c.exec(ctx, call("unregister_partition", t, key, "")); err != nil {
+		if err := c.exec(ctx, call("unregister_partition", k, key, "")); err != nil {
 			return err
 		}
 		done.Removed++
 	}
 	for key, dir := range missing {
-		if err := c.exec(ctx, call("register_partition", t, key, at(seen, dir))); err != nil {
+		if err := c.exec(ctx, call("register_partition", k, key, at(seen, dir))); err != nil {
 			return err
 		}
 		done.Added++
@@ -194,13 +234,13 @@ func (c *Client) partitions(ctx context.Context, t *table.Table, want []lake.Par
 	return nil
 }
 
-func call(procedure string, t *table.Table, key [4]string, location string) string {
-	values := make([]string, len(key))
-	for i, v := range key {
-		values[i] = literal(v)
+func call(procedure string, k kept, key [4]string, location string) string {
+	values := make([]string, len(k.keys))
+	for i := range values {
+		values[i] = literal(key[i])
 	}
 	sql := fmt.Sprintf("CALL system.%s(schema_name => 'store', table_name => %s, partition_columns => ARRAY['%s'], "+
-		"partition_values => ARRAY[%s]", procedure, literal(t.Store), strings.Join(keys, "', '"),
+		"partition_values => ARRAY[%s]", procedure, literal(k.name()), strings.Join(k.keys, "', '"),
 		strings.Join(values, ", "))
 	if location != "" {
 		sql += ", location => " + literal(location)

@@ -139,7 +139,7 @@ func (c *conn) checkColumns(path string, columns []FileColumn) error {
 			return
 		}
 		fits := kind == columns[i].Type || kind == "INTEGER" && columns[i].Type == "BIGINT"
-		if columns[i].Key || columns[i].Name != name || seen[lower] || !fits {
+		if columns[i].inPath(path) || columns[i].Name != name || seen[lower] || !fits {
 			odd = fmt.Sprintf("its column %.100q is %.100s", name, kind)
 		}
 		seen[lower] = true

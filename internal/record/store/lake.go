@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -161,8 +163,11 @@ type FileView struct {
 // FileColumn is a column of a FileView. Files that lack it have NULL there.
 type FileColumn struct {
 	Name, Type string
-	Key        bool // it stands in the files' paths (key=value), not in the files
+	Key        bool // it stands in the files' paths (key=value), not in the files; where it is in no path, in the file
 }
+
+// inPath says whether a file has the column in its path.
+func (c FileColumn) inPath(path string) bool { return c.Key && strings.Contains(path, "/"+c.Name+"=") }
 
 // OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Columns have the types
 // that the views say: files that would change one, or that can't be opened, are left out, and Odd of their view names
@@ -225,24 +230,29 @@ func makeViews(c *conn, views []FileView) error {
 // sql is the SELECT of a view. A first part without rows gives every column its type, so that files may lack some, and
 // so that a view without files is there too.
 func (v FileView) sql() string {
-	var names, keys []string
-	for _, c := range v.Columns {
-		names = append(names, c.Name)
-		if c.Key {
-			keys = append(keys, quote(c.Name)+": "+c.Type)
-		}
-	}
 	if len(v.Files) == 0 {
 		return none(v.Columns)
 	}
-	files := make([]string, len(v.Files))
-	for i, f := range v.Files {
-		files[i] = quote(f)
+	var names []string
+	for _, c := range v.Columns {
+		names = append(names, c.Name)
 	}
-	sql := "SELECT " + strings.Join(names, ", ") + " FROM (" + none(v.Columns) +
-		" UNION ALL BY NAME SELECT * FROM read_parquet([" +
-		strings.Join(files, ", ") + "], union_by_name = true, hive_partitioning = true, hive_types = {" +
-		strings.Join(keys, ", ") + ", 'tier': VARCHAR}))"
+	byKeys := map[string][]string{} // DuckDB wants files of one scan to have the same
+	for _, f := range v.Files {
+		keys := "'tier': VARCHAR"
+		for _, c := range v.Columns {
+			if c.inPath(f) {
+				keys += ", " + quote(c.Name) + ": " + c.Type
+			}
+		}
+		byKeys[keys] = append(byKeys[keys], quote(f))
+	}
+	sql := "SELECT " + strings.Join(names, ", ") + " FROM (" + none(v.Columns)
+	for _, keys := range slices.Sorted(maps.Keys(byKeys)) {
+		sql += " UNION ALL BY NAME SELECT * FROM read_parquet([" + strings.Join(byKeys[keys], ", ") +
+			"], union_by_name = true, hive_partitioning = true, hive_types = {" + keys + "})"
+	}
+	sql += ")"
 	if v.Where != "" {
 		sql += " WHERE " + v.Where
 	}

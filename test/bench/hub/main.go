@@ -1,5 +1,6 @@
-// Command hub measures what a hub takes while simulated nodes ship rows of python.steps to it over loopback: its
-// processor time, its memory, and how long a frame waits until it is on the hub's disk. It starts the hub itself.
+// Command hub measures what a hub takes while simulated nodes ship rows to it over loopback, each every 30 s a frame of
+// python.steps and one of each of twelve smaller tables, as nodes of eight ranks do: its processor time, its memory,
+// how long nodes take to join, and how long a frame waits until it is on the hub's disk. It starts the hub itself.
 //
 //	go run ./test/bench/hub -memgauge bin/memgauge -nodes 1000 -times 18
 package main
@@ -23,13 +24,16 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
+	"github.com/memgauge/memgauge/internal/formats/table"
 	"github.com/memgauge/memgauge/test/frames"
 )
 
 const (
 	ranks    = 8
 	stepTime = 3600 * time.Millisecond // of 1,000 nodes with 8 ranks: 2,222 rows a second
-	every    = 30 * time.Second        // between a node's frames
+	every    = 30 * time.Second        // between a node's frames of a table
+	tables   = 13                      // that a node has new rows of in that time
+	fewRows  = 8                       // of a table but python.steps
 )
 
 func main() {
@@ -62,7 +66,7 @@ func run(program string, nodes, times int, length time.Duration) (err error) {
 			break
 		}
 	}
-	conns := make([]*bus.Conn, nodes)
+	conns, joined := make([]*bus.Conn, nodes), time.Now()
 	for i := range conns {
 		name := fmt.Sprintf("n%d", i)
 		o := bus.DialOptions{URL: addr, Token: join, Node: name, Key: filepath.Join(dir, "keys", name), Patient: true}
@@ -71,7 +75,8 @@ func run(program string, nodes, times int, length time.Duration) (err error) {
 		}
 		defer conns[i].Close()
 	}
-	until(func() bool { return conns[nodes-1].Up() })
+	until(func() bool { return !slices.ContainsFunc(conns, func(c *bus.Conn) bool { return !c.Up() }) })
+	fmt.Printf("%d nodes joined within %s\n", nodes, time.Since(joined).Round(time.Millisecond))
 	idle := usage(c.Process.Pid)
 	began := time.Now()
 	s := &sum{}
@@ -108,39 +113,50 @@ type sum struct {
 	failed int
 }
 
-// node ships as a node does: frames of what 8 ranks make in half a minute, or as many more often.
+// node ships as a node does: frames of what 8 ranks make in half a minute, one behind the other, or as many more often.
 func (s *sum) node(ctx context.Context, c *bus.Conn, node, times int) {
 	perFrame := int(every/stepTime) * ranks
 	pause := every / time.Duration(times)
 	next := time.NewTimer(rand.N(pause))
 	defer next.Stop()
-	for first := 1; ; first += perFrame {
+	for round := 0; ; round++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-next.C:
 		}
 		next.Reset(pause)
-		data, err := steps(node, first, perFrame)
-		if err != nil {
-			log.Fatal(err)
+		for _, t := range table.All[:tables] {
+			rows := fewRows
+			if t.View == "python.steps" {
+				rows = perFrame
+			}
+			s.ship(ctx, c, t.View, node, 1+round*rows, rows)
 		}
-		began := time.Now()
-		err = c.Ship(ctx, data)
-		took := time.Since(began)
-		s.mu.Lock()
-		if err == nil {
-			s.acks, s.rows, s.bytes = append(s.acks, took), s.rows+perFrame, s.bytes+len(data)
-		} else if ctx.Err() == nil {
-			s.failed++
-		}
-		s.mu.Unlock()
 	}
 }
 
-// steps is a frame of rows.
-func steps(node, first, count int) ([]byte, error) {
-	h := frame.Header{Job: "llama", Node: fmt.Sprintf("n%d", node), Rank: -1, Session: "s", Table: "python.steps",
+// ship sends one frame, and notes when it is on the hub's disk.
+func (s *sum) ship(ctx context.Context, c *bus.Conn, view string, node, first, rows int) {
+	data, err := made(view, node, first, rows)
+	if err != nil {
+		log.Fatal(err)
+	}
+	began := time.Now()
+	err = c.Ship(ctx, data)
+	took := time.Since(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.acks, s.rows, s.bytes = append(s.acks, took), s.rows+rows, s.bytes+len(data)
+	} else if ctx.Err() == nil {
+		s.failed++
+	}
+}
+
+// made is a frame of rows.
+func made(view string, node, first, count int) ([]byte, error) {
+	h := frame.Header{Job: "llama", Node: fmt.Sprintf("n%d", node), Rank: -1, Session: "s", Table: view,
 		First: uint64(first), Count: count}
 	now := time.Now()
 	return frame.Encode(frame.Batch{Header: h, Rows: frames.Rows(frames.Fields(h.Table), count,

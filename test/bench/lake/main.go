@@ -2,8 +2,12 @@
 // that the lake's writer makes, one of whose ranks leaks.
 //
 //	go run ./test/bench/lake [-ranks 8000] [-steps 2000] [-trino http://127.0.0.1:8480]
+//	go run ./test/bench/lake -jobs 2000
+//	go run ./test/bench/lake -month 70
 //
-// With -trino it also asks a server that deploy/trino/trino started over the directory that -dir names.
+// With -jobs it prints what it takes to keep what so many jobs ship in a minute, and to ask it about one of them; with
+// -month what it takes to find one's files among those of a month. With -trino it also asks a server that
+// deploy/trino/trino started over the directory that -dir names.
 package main
 
 import (
@@ -53,16 +57,26 @@ func main() {
 	ranks := flag.Int("ranks", 8000, "ranks, eight a node")
 	steps := flag.Int("steps", 2000, "steps, over eight hours")
 	server := flag.String("trino", "", "URL of a Trino server over -dir")
+	jobs := flag.Int("jobs", 0, "jobs that ship for some minutes; 0: the fleet's questions")
+	month := flag.Int("month", 0, "jobs of a month of hours; 0: likewise")
 	runs := flag.Int("runs", 7, "times that each question is asked; the best and the median are printed")
 	flag.Parse()
-	if err := bench(*dir, *ranks, *steps, *server, *runs); err != nil {
+	err := bench(*dir, func(ctx context.Context, dir string) error {
+		switch {
+		case *jobs > 0:
+			return flushes(ctx, dir, *jobs)
+		case *month > 0:
+			return listings(ctx, dir, *month)
+		}
+		return questionsOf(ctx, dir, *ranks, *steps, *server, *runs)
+	})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func bench(dir string, ranks, steps int, server string, runs int) error {
-	ctx := context.Background()
+func bench(dir string, do func(ctx context.Context, dir string) error) error {
 	if dir == "" {
 		made, err := os.MkdirTemp("", "memgauge-lake-bench-")
 		if err != nil {
@@ -71,6 +85,11 @@ func bench(dir string, ranks, steps int, server string, runs int) error {
 		defer os.RemoveAll(made)
 		dir = made
 	}
+	return do(context.Background(), dir)
+}
+
+// questionsOf prints how long the fleet's questions take.
+func questionsOf(ctx context.Context, dir string, ranks, steps int, server string, runs int) error {
 	if err := fill(ctx, dir, ranks, steps); err != nil {
 		return err
 	}
@@ -88,10 +107,10 @@ func bench(dir string, ranks, steps int, server string, runs int) error {
 	return nil
 }
 
-// fill makes the lake's merged files as the writer does: hours, sorted by rank and step, row groups of a million.
+// fill makes the lake's merged files as the writer does: hours, sorted by job, rank and step, row groups of a million.
 func fill(ctx context.Context, dir string, ranks, steps int) error {
 	for hour := range 8 {
-		at := filepath.Join(dir, fmt.Sprintf("steps/job=llama/date=2026-01-01/hour=%02d", hour))
+		at := filepath.Join(dir, fmt.Sprintf("steps/date=2026-01-01/hour=%02d", hour))
 		if _, err := os.Stat(at + "/_gen-1.json"); err == nil {
 			continue
 		}
@@ -99,7 +118,7 @@ func fill(ctx context.Context, dir string, ranks, steps int) error {
 			return err
 		}
 		from, to := hour*steps/8, (hour+1)*steps/8
-		sql := fmt.Sprintf(`SELECT 'node-' || printf('%%04d', rank // 8) AS node, rank::INTEGER AS rank,
+		sql := fmt.Sprintf(`SELECT 'llama' AS job, 'node-' || printf('%%04d', rank // 8) AS node, rank::INTEGER AS rank,
 			TIMESTAMP '2026-01-01' + to_microseconds((step * 8 * 3600e6 / %[1]d)::BIGINT
 				+ (hash(rank) %% 50000)::BIGINT) AS ts,
 			(1000 + rank)::INTEGER AS pid, %[4]d::INTEGER AS world_size, step::BIGINT AS step, 1::INTEGER AS steps,

@@ -26,8 +26,8 @@ func Commands(a *app.App) []*cobra.Command {
 	parent := &cobra.Command{
 		Use:   "lake",
 		Short: "Keep a fleet's lake: what it holds, merging, retention, Trino",
-		Long: "A lake is Parquet in a directory or at s3://BUCKET/PREFIX: the rows of many machines, by table, job,\n" +
-			"date and hour. It is asked as lake=WHERE: memgauge lake=/data/lake query \"…\". For S3 the environment\n" +
+		Long: "A lake is Parquet in a directory or at s3://BUCKET/PREFIX: the rows of many machines, by table, date\n" +
+			"and hour. It is asked as lake=WHERE: memgauge lake=/data/lake query \"…\". For S3 the environment\n" +
 			"has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where it is not Amazon's, AWS_ENDPOINT_URL.",
 		Annotations: app.AboutNoSession(),
 	}
