@@ -284,6 +284,24 @@ class Budget(unittest.TestCase):
         self.assertIn("the process ended", job.notes[0])
         self.assertTrue([text for _, text, _ in job.out if text[0] == "container" and "kept_list" in text[2]])
 
+    def test_a_process_that_ends_counts_its_own_time(self):
+        """Others have the cores for twice as long as the look may take, as it begins."""
+        real, asked = census.monotonic_ns, []
+
+        def crowded():
+            asked.append(1)
+            return real() + (4_000_000_000 if len(asked) > 1 else 0)
+
+        kept_list.extend(Thing() for _ in range(3000))
+        job = census.Census(census.Memory(), False, 20e9)
+        census.monotonic_ns = crowded
+        try:
+            job.finish(2_000_000_000)
+        finally:
+            census.monotonic_ns = real
+            kept_list.clear()
+        self.assertTrue([text for _, text, _ in job.out if text[0] == "container" and "kept_list" in text[2]])
+
     def test_a_process_that_ends_waits_no_longer_than_said(self):
         job = census.Census(census.Memory(), False, 20e9)
         while not (job.walk and job.walk.visited > 10):

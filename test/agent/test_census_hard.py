@@ -272,6 +272,16 @@ class Course(unittest.TestCase):
         self.assertTrue(course.over(2 * self.began[-1], 100 << 20))
         self.assertFalse(course.over(2 * self.began[-1], 0))     # all of it was given back
 
+    def test_steps_count_where_the_clock_says_little(self):
+        """A minute for the first step, a hundred a second from then on: by its age the training would be looked at once
+        more in its last seconds."""
+        census._memory.purse.look = lambda budget: 1e9
+        course = schedule.Course(state.current, 0)
+        for i in range(140):
+            self.now = 60 + i * 0.05 if i else 0.7
+            course.tick(self.now, int(self.now * (2 << 20)), 5 * i + 1, 0.01)
+        self.assertGreaterEqual(len([at for at in self.began if at > 60.1]), 2, self.began)
+
     def test_a_worker(self):
         census._memory.purse.look = lambda budget: 20e6
         course = self.run_for(20, 2 << 20, True)

@@ -7,6 +7,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/picture"
 	"github.com/memgauge/memgauge/internal/formats/wire"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/fragment"
 )
 
@@ -184,7 +185,8 @@ type Allocator struct {
 
 // Where is the memory of a job.
 type Where struct {
-	Of string `json:"of"` // which processes, and when, in a few words
+	Of    string        `json:"of"`    // which processes, and when, in a few words
+	Peaks []detect.Peak `json:"peaks"` // the highest that was held, where that belongs to one phase of a training
 	picture.Picture
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/fragment"
 )
 
@@ -122,6 +123,7 @@ type Watch struct {
 	Devices []*Track
 	Events  []Event
 	Leaks   []string      // what was judged to leak, one line for each
+	Peaks   []detect.Peak // that belong to one phase of a training
 	Cost    time.Duration // spent in reading
 	Ticks   int
 	buffer  []Reading

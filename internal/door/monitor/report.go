@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -29,6 +30,7 @@ type Report struct {
 	ConfidenceInterval *[2]Number `json:"confidence_interval"`
 	Evidence           []string   `json:"evidence"`
 
+	Peaks           []detect.Peak            `json:"peaks,omitempty"` // of a session's trainings
 	Devices         map[string]*DeviceReport `json:"devices"`
 	Summary         Summary                  `json:"summary"`
 	Events          []EventReport            `json:"events"`
@@ -226,6 +228,7 @@ func (w *Watch) Report(what What) *Report {
 	for _, e := range w.Events {
 		r.Events = append(r.Events, EventReport{stamp(e.Time), e.Time.Sub(w.Started).Seconds(), e.Text, e.Bad})
 	}
+	r.Peaks = w.Peaks
 	r.Overhead = Overhead{w.Ticks, w.Cost.Seconds(), 0}
 	if d := w.Seconds(); d > 0 {
 		r.Overhead.Share = Number(w.Cost.Seconds() / d)

@@ -38,7 +38,8 @@ func Events(most int) Of[Event] {
 
 // Happened are the first events of the job that a picture of its memory should show: what changed it, or ended it.
 func Happened(most int) Of[Event] {
-	return Of[Event](fmt.Sprintf("%s AND name NOT IN ('start', 'budget', 'census', 'note') ORDER BY ts LIMIT %d",
+	return Of[Event](fmt.Sprintf("%s AND name NOT IN ('start', 'budget', 'census', 'note', 'phase', 'phase over') "+
+		"ORDER BY ts LIMIT %d",
 		itsEvents, most))
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/picture"
+	"github.com/memgauge/memgauge/internal/door/questions"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/probe/proc"
 	"github.com/memgauge/memgauge/internal/probe/sampler"
 	"github.com/memgauge/memgauge/internal/record/session"
@@ -29,7 +31,11 @@ func (j Job) WhereFrom(ctx context.Context, db api.Querier) (w api.Where, err er
 	if err != nil {
 		return w, err
 	}
-	w.Devices, err = picture.Devices(ctx, api.Into(db), !live)
+	if w.Devices, err = picture.Devices(ctx, api.Into(db), !live); err != nil {
+		return w, err
+	}
+	raised, err := api.Ask(ctx, db, questions.Raised)
+	w.Peaks = detect.Peaks(raised)
 	return w, err
 }
 

@@ -99,7 +99,8 @@ var _ = describe(func(r *model.Event) *Table {
 			gauge("a", &r.A, "a number, by event"),
 			gauge("b", &r.B, "a number, by event"),
 			text("code", &r.Code, "what the text tells, for programs: of guard stopped, left out, helped, vain, "+
-				"warned, webhook, failed, holder; of end oom_kill, oom_error; NULL for none").orNull().since(10),
+				"warned, webhook, failed, holder; of peak and phase saving, evaluation, compilation, first step; "+
+				"of end oom_kill, oom_error; NULL for none").orNull().since(10),
 		},
 	}
 })

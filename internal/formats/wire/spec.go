@@ -24,7 +24,7 @@ const (
 // EventCodes say what an event tells, for programs: its text is for people. A code is a place in this list, which only
 // grows; an event without one has 0.
 var EventCodes = []string{"", EventStopped, EventLeftOut, EventHelped, EventVain, EventWarned, EventWebhook,
-	EventFailed, EventHolder}
+	EventFailed, EventHolder, EventSaving, EventEvaluation, EventCompilation, EventFirstStep}
 
 // The codes of the guard's events.
 const (
@@ -36,6 +36,14 @@ const (
 	EventWebhook = "webhook" // a rule sends it to the policy's address
 	EventFailed  = "failed"  // a rescue: the checkpoint, or what was to be saved in its place
 	EventHolder  = "holder"  // the text is the name of what was cleared, each name once
+)
+
+// The codes of the events peak, phase and "phase over": what the training was at.
+const (
+	EventSaving      = "saving"
+	EventEvaluation  = "evaluation"
+	EventCompilation = "compilation"
+	EventFirstStep   = "first step"
 )
 
 // EventCode is the text of an event's code; "" of none, and of one that a later version knows.

@@ -23,6 +23,7 @@ import (
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/render"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 func (a *commands) whereCommand() *cobra.Command {
@@ -47,7 +48,11 @@ func (a *commands) whereCommand() *cobra.Command {
 func (a *commands) where(ctx context.Context, asJSON bool) error {
 	q := app.Question[api.Where]{Role: source.Where, JSON: asJSON, Ask: where,
 		Text: func(w io.Writer, v api.Where) error {
-			return writePicture(w, v.Of, v.Picture, term.TerminalWidth(a.Stdout))
+			err := writePicture(w, v.Of, v.Picture, term.TerminalWidth(a.Stdout))
+			for _, p := range v.Peaks {
+				plain.Fprintf(w, "\nPEAK     %s\n  do  %s\n", p, p.Advice)
+			}
+			return err
 		},
 		Document: whereDocument}
 	if _, err := a.Members(ctx); err != nil {
@@ -88,6 +93,9 @@ func (a *commands) alone(err error) (api.Where, error) {
 func whereDocument(w api.Where) any {
 	if w.Processes == nil {
 		w.Processes = []picture.Process{}
+	}
+	if w.Peaks == nil {
+		w.Peaks = []detect.Peak{}
 	}
 	return struct {
 		SchemaVersion int `json:"schema_version"`

@@ -21,6 +21,43 @@ type checkout struct {
 	prefix string // of the directory below it from which bisect was called
 	tree   string
 	temp   *rootdir.Dir
+	lock   *os.File // of temp, until this process is gone: by it the next one knows what a killed one has left
+}
+
+const treePrefix, treeName = "memgauge-bisect-", "tree"
+
+// abandoned removes working trees that a killed bisect has left in the repository, and returns how many.
+func abandoned(ctx context.Context, top string) (n int, err error) {
+	said, err := git(ctx, top, "worktree", "list", "--porcelain")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(said) {
+		tree, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "worktree ")
+		dir := filepath.Dir(tree)
+		if !is || filepath.Base(tree) != treeName || !strings.HasPrefix(filepath.Base(dir), treePrefix) {
+			continue
+		}
+		if d, err := rootdir.Open(dir); err == nil {
+			lock, err := d.Lock()
+			d.Close()
+			if err != nil {
+				continue // one that is at work
+			}
+			err = rootdir.RemoveAll(dir)
+			lock.Close()
+			if err != nil {
+				return n, fmt.Errorf("remove what a killed bisect has left: %w", err)
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			continue // another user's
+		}
+		n++
+	}
+	if n > 0 {
+		_, err = git(ctx, top, "worktree", "prune")
+	}
+	return n, err
 }
 
 // git runs git in a directory. Where it is called by a hook or an alias of git's, variables would lead it elsewhere.
@@ -55,14 +92,19 @@ func newCheckout(ctx context.Context, at string) (c *checkout, leave func(), err
 	if c.prefix, err = git(ctx, ".", "rev-parse", "--show-prefix"); err != nil {
 		return nil, nil, err
 	}
-	if c.temp, err = rootdir.Temp("", "memgauge-bisect-"); err != nil {
+	if c.temp, err = rootdir.Temp("", treePrefix); err != nil {
 		return nil, nil, err
 	}
-	c.tree = filepath.Join(c.temp.Path(), "tree")
+	if c.lock, err = c.temp.Lock(); err != nil {
+		_ = c.temp.Discard()
+		return nil, nil, err
+	}
+	c.tree = filepath.Join(c.temp.Path(), treeName)
 	leave = func() {
 		ctx := context.WithoutCancel(ctx) // also after Ctrl-C
 		_, _ = git(ctx, c.top, "worktree", "remove", "--force", "--force", c.tree)
 		_ = c.temp.Discard() // what stays is below the temporary directory
+		c.lock.Close()
 		_, _ = git(ctx, c.top, "worktree", "prune")
 	}
 	if _, err = git(ctx, c.top, "worktree", "add", "--detach", c.tree, at); err != nil {
@@ -122,6 +164,13 @@ func (s *search) commits(ctx context.Context) (found, error) {
 		return f, err
 	}
 	defer leave()
+	switch left, err := abandoned(ctx, c.top); {
+	case err != nil:
+		fmt.Fprintf(s.Stderr, "memgauge: %v\n", err)
+	case left > 0:
+		fmt.Fprintf(s.Stderr, "memgauge: removed %s that a killed bisect had left in this repository\n",
+			doc.Plural(left, "working tree"))
+	}
 	leaks, err := s.commit(ctx, c)
 	if err != nil {
 		return f, err

@@ -88,6 +88,41 @@ func untouched(t *testing.T, dir, head string) {
 	}
 }
 
+// TestAbandonedTrees: what a killed bisect has left in the repository goes with the next one, which says so; that of
+// one which is at work stays.
+func TestAbandonedTrees(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := repository(t, "healthy", "leak")
+	head, _ := git(t.Context(), dir, "rev-parse", "HEAD")
+	var trees []*checkout
+	var leaves []func()
+	for range 3 {
+		c, leave, err := newCheckout(t.Context(), "HEAD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		trees, leaves = append(trees, c), append(leaves, leave)
+	}
+	for _, killed := range trees[:2] { // the kernel takes the lock of a process that is gone
+		killed.lock.Close()
+	}
+	if err := os.RemoveAll(trees[1].temp.Path()); err != nil { // as systemd-tmpfiles does
+		t.Fatal(err)
+	}
+	s := seeing(t, bisectOptions{good: "ta", bad: "HEAD"})
+	if _, err := s.commits(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := fmt.Sprint(s.Stderr); !strings.Contains(said, "removed 2 working trees") {
+		t.Errorf("%s", said)
+	}
+	if _, err := os.Stat(trees[2].tree); err != nil {
+		t.Errorf("the tree of one at work: %v", err)
+	}
+	leaves[2]()
+	untouched(t, dir, head)
+}
+
 // TestCommits: of eight commits the one that began the leak is found, with its diff of the file that leaks alone; those
 // that say nothing are skipped.
 func TestCommits(t *testing.T) {

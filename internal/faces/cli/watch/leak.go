@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -126,6 +129,7 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 // judged is the verdict on a session, with what its presentation needs.
 type judged struct {
 	report detect.Report
+	peaks  []detect.Peak
 	of     leakContext
 }
 
@@ -133,16 +137,33 @@ type judged struct {
 func leakQuestion(asJSON bool) app.Question[judged] {
 	return app.Question[judged]{Role: source.Leak, JSON: asJSON,
 		Text: func(w io.Writer, v judged) error {
-			_, err := io.WriteString(w, leakText(v.report, v.of))
+			_, err := io.WriteString(w, leakText(v.report, v.of)+peakLines(v.peaks, v.of.Cwd))
 			return err
 		},
-		Document: func(v judged) any { return leakJSON(v.report, v.of) },
+		Document: func(v judged) any { return v.document() },
 		Outcome: func(v judged) error {
 			if v.report.Verdict == detect.Leak {
 				return app.Exit(app.ExitFindings, nil)
 			}
 			return nil
 		}}
+}
+
+// document is the verdict as JSON.
+func (v judged) document() leakDocument {
+	d := leakJSON(v.report, v.of)
+	d.Peaks = v.peaks
+	return d
+}
+
+// peakLines tells of peaks that belong to one phase.
+func peakLines(peaks []detect.Peak, cwd string) string {
+	var b strings.Builder
+	for _, p := range peaks {
+		p.Site = strings.TrimPrefix(p.Site, strings.TrimSuffix(cwd, "/")+"/")
+		plain.Fprintf(&b, "peak  %s\n  %-9s %s\n", p, "do", p.Advice)
+	}
+	return b.String()
 }
 
 // save writes the report as JSON to a file.
@@ -152,7 +173,7 @@ func (v judged) save(path string) error {
 		return fmt.Errorf("leak: %w", err)
 	}
 	defer out.Discard()
-	if err = doc.WriteJSON(out, leakJSON(v.report, v.of)); err == nil {
+	if err = doc.WriteJSON(out, v.document()); err == nil {
 		err = out.Commit()
 	}
 	if err != nil {
@@ -193,9 +214,22 @@ func (a *commands) judge(ctx context.Context, o leakOptions, t ask.Target) (v ju
 		return v, fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
+	peaks, err := peaksOf(ctx, session, o.until)
+	if err != nil {
+		return v, fmt.Errorf("leak: %w", err)
+	}
 	of := contextOf(about, ended(ctx, session))
 	of.Threshold, of.Tracking, of.Check = o.threshold, o.tracking, o.check
-	return judged{r, of}, nil
+	return judged{r, peaks, of}, nil
+}
+
+// peaksOf are the peaks that belong to one phase of the training. What was said at an earlier step had none.
+func peaksOf(ctx context.Context, s api.Session, until int64) ([]detect.Peak, error) {
+	if until > 0 {
+		return []detect.Peak{}, nil
+	}
+	raised, err := api.Ask(ctx, s, questions.Raised)
+	return detect.Peaks(raised), err
 }
 
 func contextOf(about api.About, ended time.Time) leakContext {

@@ -250,7 +250,7 @@ func (a *commands) leakJobsDocument(jobs []*job, list []session) error {
 func ownAnswers(list []session) (out []source.Answer[judged]) {
 	for _, s := range list {
 		out = append(out, source.Answer[judged]{Member: s.Member, Err: s.Err,
-			Value: judged{s.Value.Report, contextOf(s.About, s.Value.End.Ended)}})
+			Value: judged{s.Value.Report, []detect.Peak{}, contextOf(s.About, s.Value.End.Ended)}})
 	}
 	return out
 }

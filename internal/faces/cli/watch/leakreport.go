@@ -182,6 +182,7 @@ type leakDocument struct {
 	Recommendations []string              `json:"recommendations"`
 	Findings        []leakFinding         `json:"findings"`
 	Warnings        []string              `json:"warnings"`
+	Peaks           []detect.Peak         `json:"peaks"` // that belong to saving, an evaluation …
 }
 
 type leakSummary struct {

@@ -188,6 +188,11 @@ func (o *watchOptions) look(ctx context.Context, src *follow.Source, screen *scr
 	if err := o.addLeaks(ctx, src, w); err != nil {
 		return v, fmt.Errorf("%s: %w", o.tool, err)
 	}
+	if o.tool == "oom" && src.Session != nil && (src.Once || !src.Ended()) {
+		if w.Peaks, err = peaksOf(context.WithoutCancel(ctx), src.Session, 0); err != nil {
+			return v, fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
 	return watched{watch: w, report: w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted,
 		Ended: src.End, Snapshots: o.tool == "profile", Now: time.Now()})}, nil
 }
@@ -358,6 +363,9 @@ func (v watched) text() string {
 	}
 	for _, advice := range r.Recommendations {
 		plain.Fprintf(&text, "  do  %s\n", advice)
+	}
+	for _, p := range r.Peaks {
+		plain.Fprintf(&text, "  peak  %s\n    do  %s\n", p, p.Advice)
 	}
 	return text.String()
 }

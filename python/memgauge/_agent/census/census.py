@@ -18,6 +18,7 @@ PATIENT = 3_000_000      # … for an object that takes longer than a slice
 PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
 STUCK = 40               # slices spent on one object before it is left out
 LIBRARY_VISITS = 150_000  # objects of libraries' globals
+CROWDED = 5              # times the CPU time of a census at a process's end may go by until it is written
 WALKING = 0.5            # share of the time at a process's end that is for the walk; the rest is for writing rows
 
 _memory = Memory()
@@ -82,7 +83,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         self.homes = {}          # a root's label -> the file that it belongs to
         self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
         self.torch = None
-        self.until = None        # ns, CLOCK_MONOTONIC: when an ending process needs the rows
+        self.until = None        # ns, of this thread's CPU time: when an ending process needs the rows
+        self.late = 0            # ns, CLOCK_MONOTONIC: when it needs them however little of the machine it had
         self.out = []            # rows, not yet written
         self.anon = _private()
         self._work = self._phases()
@@ -94,7 +96,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
 
     def exhausted(self):
         if self.until is not None:
-            return monotonic_ns() > self.until
+            return thread_time_ns() > self.until or monotonic_ns() > self.late
         return self.spent > self.allowance * (1 - evidence.RESERVE)
 
     def affords(self, ns):
@@ -132,12 +134,13 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
             self._end("interrupted")
 
     def finish(self, limit):
-        """Continues the walk for a while, then writes what was found, all within `limit` ns."""
-        end = monotonic_ns() + limit
-        self.until = end - int(limit * (1 - WALKING))
+        """Continues the walk for a while, then writes what was found, all within `limit` ns of CPU time. Where others
+        want the cores, that takes longer, CROWDED times at most."""
+        end, late = thread_time_ns() + limit, monotonic_ns() + CROWDED * limit
+        self.until, self.late = end - int(limit * (1 - WALKING)), late - int(limit * (1 - WALKING))
         self.allowance = self.spent + limit
         self.notes.append("the process ended: not everything was looked at")
-        while self.outcome is None and monotonic_ns() < end:
+        while self.outcome is None and thread_time_ns() < end and monotonic_ns() < late:
             self.tick()
         if self.outcome is None:
             self._write()

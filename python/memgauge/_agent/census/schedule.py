@@ -2,7 +2,9 @@
 
 The process itself notices growth earlier than any observer outside, and after a run of three seconds nothing is left to
 examine. So the control thread reads the private memory now and then. A census is due when the training is SPREAD times
-as old as at the previous one. If memory has grown, it begins as soon as the purse allows it; else only if the purse
+as old as at the previous one, or has made SPREAD times as many steps: where the first steps took long, or the machine
+was busy then, the clock alone would let most of them go unseen. If memory has grown, it begins as soon as the purse
+allows it; else only if the purse
 holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
 it. Between two of them the containers that the last one found are counted. docs/census.md
 
@@ -16,6 +18,7 @@ from .. import state, workers
 FIRST = 0.6              # s after the first step: the warm-up and half a second of short steps
 FIRST_OF_WORKER = 2.0    # s after a worker's start: some have a whole epoch's life before them, and some no more
 SPREAD = 1.4             # ratio of the training's ages at two censuses: 24 censuses in half an hour
+STEPS = 50               # at least, between two that are due by their number
 MOST = 24                # of a process; a collector may ask for more
 AGAIN = 0.25             # s until memory is read again; later a tenth of the training's age
 MATERIAL = 512 << 10     # bytes: growth that is worth a census
@@ -35,10 +38,12 @@ class Course:
         self.next = FIRST_OF_WORKER if worker else FIRST
         self.began, self.due = began, began + self.next
         self.taken = 0
+        self.next_step = STEPS
         self.base = self.looked = None     # private memory, and age, at the census before
 
-    def tick(self, now, anon):
-        """When to be called again, None for never. Begins a census when one is due."""
+    def tick(self, now, anon, step=0, period=0):
+        """step: the last that has ended; period: s that one takes now, 0 unknown. When to be called again, None for
+        never. Begins a census when one is due."""
         if self.base is None:
             self.base = anon
         if now < self.due:
@@ -49,17 +54,18 @@ class Course:
         memory = census.memory_of()
         wanted, level = memory.purse_for(state.settings.budget)
         age = now - self.began
-        if self.taken < MOST and age >= self.next and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
+        timely = age >= self.next or not self.worker and age >= FIRST and step >= self.next_step
+        if self.taken < MOST and timely and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
             try:
                 census.request(False, _nobody, True)
             except ValueError:
                 return now + AGAIN
             self.taken += 1
             self.base, self.looked = anon, age
-            self.next = SPREAD * age
+            self.next, self.next_step = SPREAD * age, max(SPREAD * step, step + STEPS)
         elif memory.followed and level > -wanted:
             counting.count(memory, state.observer.step)
-        self.due = now + max(AGAIN, age / 10)
+        self.due = now + max(AGAIN, min(age, step * period or age) / 10)
         return self.due
 
     def over(self, now, anon):
@@ -101,7 +107,7 @@ def tick():
         return _counts.tick(monotonic())
     if _course is None or _course.process is not state.current or _course.worker == steps:
         _course = Course(state.current, monotonic(), not steps)
-    return _course.tick(monotonic(), observer.host.memory()[1])
+    return _course.tick(monotonic(), observer.host.memory()[1], observer.step, observer.governor.period.value / 1e9)
 
 
 def at_exit():

@@ -14,6 +14,8 @@ class Forwards:
         """A root forward begins."""
         self.steps.forward()
         self.forwards += 1
+        if self.forwards == 1:
+            self.phases.first_forward()
         if self.inference or self.steps.events:
             return
         if self.forwards == INFERENCE or self.governor.all and self.forwards == 1:

@@ -138,6 +138,7 @@ class Calls:
         self.depth = 0
         self.forward = None  # called as a root forward begins
         self.forward_end = None  # … and after it ended, if set
+        self.evaluation = None  # called with the root whose forward begins, in an evaluation (phases.py)
         self.sampling = False
         self.own = self.rows = self.idle = 0
         self.on_idle = None  # called after MAX_IDLE calls that belong to no training
@@ -238,6 +239,8 @@ class Calls:
                 self.sampling = False  # a graph is being recorded: not a step like others, and nothing may disturb it
             elif self.sampling and entry.device != _first_device(module):
                 self.names.root(module)  # it was moved since
+        if self.evaluation:
+            self.evaluation(module)
         if self.forward:
             self.forward()
 

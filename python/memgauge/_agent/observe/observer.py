@@ -23,6 +23,7 @@ from .hooks import Compiles, Dynamo, Gate, ModuleCalls, StepEnds, StepStarts, Un
 from .inference import Forwards
 from .modules import Calls, Names
 from .optimizers import Optimizers
+from .phases import Phases
 from .sampling import IDLE, SAMPLED, Sampling
 from .steprecords import StepRecords
 from .steps import Steps
@@ -34,13 +35,11 @@ MAX_ERRORS = 10  # of our own; then all hooks are removed
 
 
 class Observer(Forwards, Sampling, StepRecords):
-    """One process's observation of torch. Everything runs on the thread that trains, except flush(), settings_changed()
-    and remove()."""
+    """One process's observation of torch, on the thread that trains, but for flush(), settings_changed(), remove()."""
 
     def __init__(self, torch):
         self.torch = torch
-        self.lock = allocate_lock()  # only ever tried, never waited for
-        self.holder = 0
+        self.lock, self.holder = allocate_lock(), 0  # only ever tried, never waited for
         self.errors = 0
         self.removed = False
         self.ring = None
@@ -58,6 +57,7 @@ class Observer(Forwards, Sampling, StepRecords):
             self.modules = None
             state.event("error", "no module rows: %s" % why)
         self.compiles = Compiles(torch, self._guarded)
+        self.phases = Phases(self, self.dynamo)
         self._start()
 
     def _start(self):
@@ -110,11 +110,10 @@ class Observer(Forwards, Sampling, StepRecords):
 
     def _guarded(self, name):
         """Compiled code is about to depend on Module.__call__'s code, which from now on stays torch's own."""
-        if not self.modules:
-            return
-        self.modules.watch(None)
-        self.modules.guarded = True
-        state.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % name)
+        if self.modules:
+            self.modules.watch(None)
+            self.modules.guarded = True
+            state.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % name)
 
     @property
     def watching(self):
@@ -195,12 +194,11 @@ class Observer(Forwards, Sampling, StepRecords):
     def _open(self):
         if self.ring is None:
             self.ring = recording.ring(large=True)
-            if self.ring is None:
-                self.dead = True  # nowhere to write to: not observed
+            self.dead = self.ring is None  # nowhere to write to: not observed
+            if self.dead:
                 if self.modules and self.looking:
                     self._stop_looking()
                 return False
-            self.dead = False
             self.names.reset(self.ring.name)
             self.counter.into(self.ring.step)
             # opens and imports: not what readings cost
@@ -253,7 +251,7 @@ class Observer(Forwards, Sampling, StepRecords):
     # --- telling --------------------------------------------------------------------------------------------------
 
     def _error(self):
-        """Handles an exception of our own, so that it doesn't reach the user. The tenth one ends the observation."""
+        """An exception of our own, which doesn't reach the user. The tenth one ends the observation."""
         self.errors += 1
         try:
             if self.errors <= MAX_ERRORS:
@@ -308,6 +306,7 @@ class Observer(Forwards, Sampling, StepRecords):
         self.flush()
         self.ends.remove()
         self.compiles.remove()
+        self.phases.remove()
         self.starts.forget()
         if self.modules:
             self.calls.end()
@@ -328,6 +327,7 @@ class Observer(Forwards, Sampling, StepRecords):
             self.modules.watch(None)
         self.names.reset(None)
         self._start()
+        self.phases.reset()
 
 
 def _release(lock):

@@ -23,6 +23,7 @@ class StepRecords:
         if steps <= 0 or self.ring is None:
             return 0
         host = None
+        self.phases.step_ended(number)
         # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
         # gone.
         reading = not flush and (self.phase == IDLE or self.governor.all) and self.host.heap_due(at)

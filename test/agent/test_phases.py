@@ -1,0 +1,87 @@
+"""Peaks that belong to saving, evaluation or compilation, with this Python's torch."""
+import unittest
+
+import torchrun
+
+TRAINING = """
+import copy, inspect, io, os, torch
+signatures = [str(inspect.signature(f)) for f in (torch.save, torch.nn.Module.eval, torch.nn.Module.state_dict)]
+model = torch.nn.Linear(3000, 2000)     # 24 MB
+optimizer = torch.optim.SGD(model.parameters(), 0.001)
+x = torch.ones(2, 3000)
+def train(n=1):
+    for _ in range(n):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+train(30)
+"""
+
+
+class Phases(torchrun.TorchCase):
+    def told(self, code, name="peak"):
+        """[(text, a, b)] of the events of that name, but for the first step's."""
+        run = self.run_code("exec(compile(%r, '/train.py', 'exec'))" % (TRAINING + code), preamble=torchrun.START)
+        self.out = run.out
+        return [e[1:4] for e in run.events if e[0] == name and e[1] != "the first step"]
+
+    def test_a_checkpoint_in_memory_is_saving(self):
+        peak = self.told("""
+for _ in range(3):
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    del buffer
+    train(5)
+""")[-1]
+        self.assertRegex(peak[0], r"^torch\.save to io\.BytesIO, /train\.py:\d+$")
+        self.assertGreater(peak[1] - peak[2], 16 << 20)
+
+    def test_copies_of_the_state_before_it_count_with_it(self):
+        peak = self.told("""
+state = [copy.deepcopy(model.state_dict()) for _ in range(3)]
+torch.save(state, os.devnull)
+del state
+train(5)
+""")[-1]
+        self.assertRegex(peak[0], r"^torch\.save, /train\.py:\d+$")
+
+    def test_a_checkpoint_without_a_copy_is_no_peak(self):
+        self.assertEqual(self.told("torch.save(model.state_dict(), os.devnull)\ntrain(5)\n"), [])
+        self.assertEqual(self.told("torch.save(model.state_dict(), os.devnull)\ntrain(5)\n", "error"), [])
+
+    def test_an_evaluation_and_whether_gradients_are_on(self):
+        for guard, gradients in (("torch.enable_grad()", "on"), ("torch.no_grad()", "off")):
+            peak = self.told("""
+model.eval()
+with %s:
+    y = model(torch.ones(4000, 3000)).sum()
+del y
+model.train()
+train(5)
+""" % guard)[-1]
+            self.assertRegex(peak[0], r"^evaluation, gradients %s, /train\.py:\d+$" % gradients)
+
+    def test_a_module_in_evaluation_within_each_step_is_none(self):
+        self.assertEqual(self.told("""
+teacher = torch.nn.Linear(3000, 2000)
+for i in range(60):
+    teacher.eval()
+    teacher(torch.ones(100 * (i + 1), 3000))
+    train()
+"""), [])
+
+    def test_functions_look_as_they_did(self):
+        self.told("""
+print(signatures == [str(inspect.signature(f)) for f in (torch.save, torch.nn.Module.eval, torch.nn.Module.state_dict)])
+try:
+    torch.save()
+except TypeError as e:
+    print(e)
+print(model.eval() is model, list(model.state_dict(prefix="m.")))
+""")
+        self.assertEqual(self.out.split("\n")[:3], [
+            "True", "save() missing 2 required positional arguments: 'obj' and 'f'", "True ['m.weight', 'm.bias']"])
+
+
+if __name__ == "__main__":
+    unittest.main()
