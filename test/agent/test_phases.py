@@ -82,6 +82,42 @@ print(model.eval() is model, list(model.state_dict(prefix="m.")))
         self.assertEqual(self.out.split("\n")[:3], [
             "True", "save() missing 2 required positional arguments: 'obj' and 'f'", "True ['m.weight', 'm.bias']"])
 
+    def test_they_are_what_they_were_when_we_go(self):
+        self.told("""
+import sys
+import torch.distributed.checkpoint as dcp
+from memgauge._agent import life
+functions = [torch.save, dcp.save, torch.nn.Module.eval, torch.nn.Module.state_dict]
+def names():
+    return sum(name.startswith("_memgauge") for f in functions for name in f.__globals__)
+ours = [f.__code__ for f in functions]
+print(names() >= len(functions))
+life.detach()
+print([f.__code__ is o for f, o in zip(functions, ours)], names())
+print(model.eval() is model, len(model.state_dict()), torch.save(1, os.devnull))
+""")
+        self.assertEqual(self.out.split("\n")[:3], ["True", "[False, False, False, False] 0", "True 2 None"])
+
+    def test_torch_compile_makes_of_them_what_it_would(self):
+        """They are traced through, in one graph, as they are without us."""
+        self.told("""
+from torch._dynamo.testing import CompileCounter
+counter = CompileCounter()
+def step(x):
+    model.eval()
+    y = model(x)
+    model.train()
+    return y
+compiled = torch.compile(step, backend=counter, fullgraph=True)
+for _ in range(3):
+    compiled(x)
+    train()
+print(counter.frame_count)
+loose = torch.compile(lambda x: x + sum(v.sum() for v in model.state_dict().values()), backend="eager")
+print(bool((loose(x) == x + sum(v.sum() for v in model.state_dict().values())).all()))
+""")
+        self.assertEqual(self.out.split("\n")[:2], ["1", "True"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -32,20 +32,40 @@ STANDARD = os.__file__.rpartition("/")[0] + "/"
 FRAMES = 200            # that are searched for a line of the program
 
 SAVERS = (("torch", "save"), ("safetensors.torch", "save_file"), ("safetensors.torch", "save"),
-          ("torch.distributed.checkpoint", "save"), ("torch.distributed.checkpoint", "async_save"),
-          ("torch.distributed.checkpoint", "save_state_dict"))
+          ("torch.distributed.checkpoint", "save"), ("torch.distributed.checkpoint", "async_save"))
 
+# Found through names in the library's module, as in hooks.py, and out of the way while torch.compile traces: what it
+# makes of a function is then what it would make without us.
 SOURCE = """
 def outer({free}):
     def {name}({parameters}):
-        _memgauge_around = "memgauge: around"
+        try:
+            _memgauge_now = {ours}
+        except NameError:
+            return {again}({arguments})
+        if _memgauge_now[0]():
+            return _memgauge_now[1]({arguments})
+        return _memgauge_now[2]({arguments})
         if 0: ({free})
-        return _memgauge_around({arguments})
 """
 
 
-def _same_shape(code, around):
-    """Code with the parameters and free variables of another's, which calls around() with its arguments."""
+def _again(function, owner, name):
+    """What stands for the function itself within it: it is called by a thread that was just entering ours when the names
+    went."""
+    space = function.__globals__
+    if space.get(owner) is not None:
+        return owner + "." + name
+    if space.get(name) is function:
+        return name
+    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        if isinstance(cell.cell_contents, FunctionType):
+            return free      # it is a wrapper, of this
+    raise ValueError("nothing stands for it in its module")
+
+
+def _same_shape(code, ours, again):
+    """Code with the parameters and free variables of another's, which calls what stands as `ours` in its globals."""
     names, count, only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
     positional, keywords = names[:count], names[count:count + only]
     rest = list(names[count + only:])
@@ -61,32 +81,34 @@ def _same_shape(code, around):
         arguments.append(double)
     space = {}
     exec(compile(SOURCE.format(free=", ".join(code.co_freevars), name=code.co_name, parameters=", ".join(parameters),
-                               arguments=", ".join(arguments)), code.co_filename, "exec"), space)
+                               arguments=", ".join(arguments), ours=ours, again=again), code.co_filename, "exec"), space)
     made = next(c for c in space["outer"].__code__.co_consts if isinstance(c, CodeType))
     if made.co_freevars != code.co_freevars:
         raise ValueError("free variables in another order")
-    consts = tuple(around if c == "memgauge: around" else c for c in made.co_consts)
     named = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
-    return made.replace(co_consts=consts, co_firstlineno=code.co_firstlineno, **named)
+    return made.replace(co_firstlineno=code.co_firstlineno, **named)
 
 
 class Noticed:
     """A function of a library, whose calls go through around(plain, args, kwargs). Its code is exchanged, so that it is
     found whoever has imported it."""
 
-    def __init__(self, function, around, dynamo):
+    def __init__(self, function, owner, name, around, dynamo):
         self.function, self.original = function, function.__code__
         plain = copy_of(function)
 
         def through(*args, **kwargs):
             return around(plain, args, kwargs)
 
-        self.ours = _same_shape(self.original, dynamo.skip(through))
+        self.name = "_memgauge_around_" + name
+        self.ours = _same_shape(self.original, self.name, _again(function, owner, name))
+        function.__globals__[self.name] = dynamo.compiling, plain, dynamo.skip(through)
         function.__code__ = self.ours
 
     def off(self):
         if self.function.__code__ is self.ours:
             self.function.__code__ = self.original
+        self.function.__globals__.pop(self.name, None)
 
 
 class Phase:
@@ -125,7 +147,7 @@ class Phases:
         function = owner.__dict__.get(name)
         try:
             if isinstance(function, FunctionType) and not any(n.function is function for n in self.noticed):
-                self.noticed.append(Noticed(function, around, self.dynamo))
+                self.noticed.append(Noticed(function, owner.__name__, name, around, self.dynamo))
         except Exception:
             state.error("phases: " + name)     # a function that somebody has made in another way: not noticed
 
