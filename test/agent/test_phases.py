@@ -6,12 +6,12 @@ import torchrun
 TRAINING = """
 import copy, inspect, io, os, torch
 signatures = [str(inspect.signature(f)) for f in (torch.save, torch.nn.Module.eval, torch.nn.Module.state_dict)]
-model = torch.nn.Linear(3000, 2000)     # 24 MB
+model = torch.nn.Linear(60, 200_000)     # 49 MB
 optimizer = torch.optim.SGD(model.parameters(), 0.001)
-x = torch.ones(2, 3000)
+x = torch.ones(2, 60)
 def train(n=1):
     for _ in range(n):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=True)
         model(x).mean().backward()
         optimizer.step()
 train(30)
@@ -19,11 +19,11 @@ train(30)
 
 
 class Phases(torchrun.TorchCase):
-    def told(self, code, name="peak"):
-        """[(text, a, b)] of the events of that name, but for the first step's."""
+    def told(self, code):
+        """[(text, a, b)] of the peaks, but for the first step's."""
         run = self.run_code("exec(compile(%r, '/train.py', 'exec'))" % (TRAINING + code), preamble=torchrun.START)
-        self.out = run.out
-        return [e[1:4] for e in run.events if e[0] == name and e[1] != "the first step"]
+        self.out, self.events = run.out, [e[0] for e in run.events]
+        return [e[1:4] for e in run.events if e[0] == "peak" and e[1] != "the first step"]
 
     def test_a_checkpoint_in_memory_is_saving(self):
         peak = self.told("""
@@ -47,14 +47,14 @@ train(5)
 
     def test_a_checkpoint_without_a_copy_is_no_peak(self):
         self.assertEqual(self.told("torch.save(model.state_dict(), os.devnull)\ntrain(5)\n"), [])
-        self.assertEqual(self.told("torch.save(model.state_dict(), os.devnull)\ntrain(5)\n", "error"), [])
+        self.assertNotIn("error", self.events)
 
     def test_an_evaluation_and_whether_gradients_are_on(self):
         for guard, gradients in (("torch.enable_grad()", "on"), ("torch.no_grad()", "off")):
             peak = self.told("""
 model.eval()
 with %s:
-    y = model(torch.ones(4000, 3000)).sum()
+    y = model(torch.ones(80, 60)).sum()
 del y
 model.train()
 train(5)
@@ -63,10 +63,10 @@ train(5)
 
     def test_a_module_in_evaluation_within_each_step_is_none(self):
         self.assertEqual(self.told("""
-teacher = torch.nn.Linear(3000, 2000)
+teacher = torch.nn.Linear(60, 200_000)
 for i in range(60):
     teacher.eval()
-    teacher(torch.ones(100 * (i + 1), 3000))
+    teacher(torch.ones(2 * (i + 1), 60))
     train()
 """), [])
 
@@ -84,22 +84,25 @@ print(model.eval() is model, list(model.state_dict(prefix="m.")))
 
     def test_they_are_what_they_were_when_we_go(self):
         self.told("""
-import sys
-import torch.distributed.checkpoint as dcp
 from memgauge._agent import life
-functions = [torch.save, dcp.save, torch.nn.Module.eval, torch.nn.Module.state_dict]
+functions = [torch.save, torch.nn.Module.eval, torch.nn.Module.state_dict]
+if hasattr(torch, "compile"):
+    import torch.distributed.checkpoint as dcp
+    functions.append(dcp.save)
 def names():
     return sum(name.startswith("_memgauge") for f in functions for name in f.__globals__)
 ours = [f.__code__ for f in functions]
 print(names() >= len(functions))
 life.detach()
-print([f.__code__ is o for f, o in zip(functions, ours)], names())
+print(any(f.__code__ is o for f, o in zip(functions, ours)), names())
 print(model.eval() is model, len(model.state_dict()), torch.save(1, os.devnull))
 """)
-        self.assertEqual(self.out.split("\n")[:3], ["True", "[False, False, False, False] 0", "True 2 None"])
+        self.assertEqual(self.out.split("\n")[:3], ["True", "False 0", "True 2 None"])
 
     def test_torch_compile_makes_of_them_what_it_would(self):
         """They are traced through, in one graph, as they are without us."""
+        if self.torch < (2, 1):
+            self.skipTest("this torch has no torch.compile of this kind")
         self.told("""
 from torch._dynamo.testing import CompileCounter
 counter = CompileCounter()
