@@ -202,7 +202,7 @@ class Observer(Forwards, Sampling, StepRecords):
                 return False
             self.dead = False
             self.names.reset(self.ring.name)
-            self.counter.into(self.ring.step)
+            self.counter.into(self.ring.bare_step)
             # opens and imports: not what readings cost
             self.host.memory(), self.host.max_resident(), self.host.mallinfo()
             self.costs.since = now()
