@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/formats/table"
 )
@@ -53,7 +53,7 @@ type parsed struct {
 }
 
 // tableForm is the form of a table's directory.
-var tableForm = regexp.MustCompile(`^[a-z][a-z_]*$`)
+var tableForm = pattern.Of(`^[a-z][a-z_]*$`)
 
 // parse reads a name; false for files that are none of ours.
 func parse(name string) (p parsed, ok bool) {
@@ -70,7 +70,8 @@ func parse(name string) (p parsed, ok bool) {
 	}
 	p.hour = hour{parts[0], job, begin}
 	last := parts[len(parts)-1]
-	if !tableForm.MatchString(parts[0]) || frame.CheckName("job", job) != nil || frame.CheckName("file", last) != nil ||
+	if !tableForm().MatchString(parts[0]) ||
+		frame.CheckName("job", job) != nil || frame.CheckName("file", last) != nil ||
 		!strings.HasPrefix(name, p.hour.dir()) {
 		return p, false // a listing of S3 is a stranger's word: names become paths on this machine
 	}
