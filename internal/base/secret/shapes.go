@@ -1,9 +1,9 @@
 package secret
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 const (
@@ -27,9 +27,9 @@ const (
 )
 
 var (
-	numberRE    = compiled(NumberExpr)
-	pathRE      = compiled(PathExpr)
-	referenceRE = compiled(ReferenceExpr)
+	numberRE    = pattern.Of(NumberExpr)
+	pathRE      = pattern.Of(PathExpr)
+	referenceRE = pattern.Of(ReferenceExpr)
 )
 
 func isNothing(value string) bool {
@@ -158,10 +158,4 @@ func isRandom(value string, least int) bool {
 		before = class
 	}
 	return count >= least*4/5 && upper >= 2 && lower >= 2 && digits >= 1 && float64(changes) >= minChange*float64(count)
-}
-
-// compiled is a pattern that is compiled when it is first needed: otherwise the start of every command would wait for
-// it.
-func compiled(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

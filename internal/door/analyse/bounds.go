@@ -208,9 +208,9 @@ func (o *outline) search(name string, at int) (b detect.Bound) {
 func (o *outline) bounded(by string) detect.Bound {
 	b := detect.Bound{Kind: detect.Bounded}
 	switch {
-	case numeral.MatchString(by):
+	case numeral().MatchString(by):
 		b.Items = numberOf(by)
-	case plainName.MatchString(by):
+	case plainName().MatchString(by):
 		b.Items = max(0, o.numbers[afterDot(by)])
 	}
 	if b.Items > detect.MostItems { // that never comes true
@@ -445,7 +445,7 @@ func (o *outline) function(at int) (from, to int) {
 func (o *outline) wrapped(name string) (b detect.Bound) {
 	for _, key := range o.keys[name] {
 		size := o.wraps[afterDot(key)]
-		if !plainName.MatchString(key) || numeral.MatchString(key) || size == "" {
+		if !plainName().MatchString(key) || numeral().MatchString(key) || size == "" {
 			return detect.Bound{}
 		}
 		b = o.bounded(size)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
@@ -13,37 +14,37 @@ import (
 // and says nothing. A pattern finds the statements about all names at once, so a file is read once, however many
 // containers are asked about.
 var (
-	cacheLine    = regexp.MustCompile(`^\s*@(?:functools\.)?(lru_cache|cache)\b(.*)`)
-	cacheSize    = regexp.MustCompile(`\bmaxsize\s*=\s*([\w.]+)|^\(\s*([\w.]+)\s*[,)]`)
-	defLine      = regexp.MustCompile(`^\s*(?:async\s+)?def\s+(\w+)`)
-	testLine     = regexp.MustCompile(`^\s*(?:if|elif|while)\b(.*)`)
-	lengthOf     = regexp.MustCompile(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
-	leaves       = regexp.MustCompile(`^\s*(?:return|continue|break|raise)\b`)
-	endOfOperand = regexp.MustCompile(`\s(?:and|or|if|else)\b|:|#`)
-	addCall      = regexp.MustCompile(`\b(\w+)\.(?:append|appendleft|add|insert|extend)\(`)
-	addItems     = regexp.MustCompile(`\b(\w+)\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` +
+	cacheLine    = pattern.Of(`^\s*@(?:functools\.)?(lru_cache|cache)\b(.*)`)
+	cacheSize    = pattern.Of(`\bmaxsize\s*=\s*([\w.]+)|^\(\s*([\w.]+)\s*[,)]`)
+	defLine      = pattern.Of(`^\s*(?:async\s+)?def\s+(\w+)`)
+	testLine     = pattern.Of(`^\s*(?:if|elif|while)\b(.*)`)
+	lengthOf     = pattern.Of(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
+	leaves       = pattern.Of(`^\s*(?:return|continue|break|raise)\b`)
+	endOfOperand = pattern.Of(`\s(?:and|or|if|else)\b|:|#`)
+	addCall      = pattern.Of(`\b(\w+)\.(?:append|appendleft|add|insert|extend)\(`)
+	addItems     = pattern.Of(`\b(\w+)\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` +
 		`\b(\w+)\s*\+=`)
-	calls     = regexp.MustCompile(`\b(\w+)\(`)
-	cutDel    = regexp.MustCompile(`\bdel\s+[\w.]*\b(\w+)\[`)
-	cutCall   = regexp.MustCompile(`\b(\w+)\.(?:pop|popleft|popitem|clear|remove)\(`)
-	cutAssign = regexp.MustCompile(`\b(\w+)(?:\[:\])?\s*=\s*(?:[\w.]*\b(\w+)\[|list\(|\[|\{)`)
-	itemStore = regexp.MustCompile(`\b(\w+)\[([^\]]*)\]\s*=[^=]`)
-	modulo    = regexp.MustCompile(`%\s*([\w.]+)\s*(?:#.*)?$`)
-	assigned  = regexp.MustCompile(`\b(\w+)\s*=`)
-	given     = regexp.MustCompile(`\b(\w+)(?:\s*:\s*int)?\s*=\s*(` + numberText + `)`)
-	raised    = regexp.MustCompile(`\b(\w+)\s*(?:\*|<<|\+)=`)
-	compared  = regexp.MustCompile(`(?:^|\s|\()([A-Za-z_][\w.]*)\s*(<=|<|>=|>|==)\s*([\w.]+)`)
-	plainName = regexp.MustCompile(`^[\w.]+$`)
-	numeral   = regexp.MustCompile(`^` + numberText + `$`)
-	operator  = regexp.MustCompile(`\*\*|<<|\*`)
+	calls     = pattern.Of(`\b(\w+)\(`)
+	cutDel    = pattern.Of(`\bdel\s+[\w.]*\b(\w+)\[`)
+	cutCall   = pattern.Of(`\b(\w+)\.(?:pop|popleft|popitem|clear|remove)\(`)
+	cutAssign = pattern.Of(`\b(\w+)(?:\[:\])?\s*=\s*(?:[\w.]*\b(\w+)\[|list\(|\[|\{)`)
+	itemStore = pattern.Of(`\b(\w+)\[([^\]]*)\]\s*=[^=]`)
+	modulo    = pattern.Of(`%\s*([\w.]+)\s*(?:#.*)?$`)
+	assigned  = pattern.Of(`\b(\w+)\s*=`)
+	given     = pattern.Of(`\b(\w+)(?:\s*:\s*int)?\s*=\s*(` + numberText + `)`)
+	raised    = pattern.Of(`\b(\w+)\s*(?:\*|<<|\+)=`)
+	compared  = pattern.Of(`(?:^|\s|\()([A-Za-z_][\w.]*)\s*(<=|<|>=|>|==)\s*([\w.]+)`)
+	plainName = pattern.Of(`^[\w.]+$`)
+	numeral   = pattern.Of(`^` + numberText + `$`)
+	operator  = pattern.Of(`\*\*|<<|\*`)
 
 	// sliced are the statements that cut a container to so many items whatever its length is. A slice must be given to
 	// the container that it is of: rows = self.rows[-9:] cuts nothing.
-	sliced = []*regexp.Regexp{
-		regexp.MustCompile(`()()\bdel\s+()[\w.]*\b(\w+)\[\s*([\w.]+)\s*:\s*\]`),
-		regexp.MustCompile(`()()\bdel\s+()[\w.]*\b(\w+)\[\s*:\s*-([\w.]+)\s*\]`),
-		regexp.MustCompile(`([\w.]*)\b(\w+)(?:\[:\])?\s*=\s*([\w.]*)\b(\w+)\[\s*-([\w.]+)\s*:\s*\]`),
-		regexp.MustCompile(`([\w.]*)\b(\w+)(?:\[:\])?\s*=\s*([\w.]*)\b(\w+)\[\s*:\s*([\w.]+)\s*\]`),
+	sliced = []func() *regexp.Regexp{
+		pattern.Of(`()()\bdel\s+()[\w.]*\b(\w+)\[\s*([\w.]+)\s*:\s*\]`),
+		pattern.Of(`()()\bdel\s+()[\w.]*\b(\w+)\[\s*:\s*-([\w.]+)\s*\]`),
+		pattern.Of(`([\w.]*)\b(\w+)(?:\[:\])?\s*=\s*([\w.]*)\b(\w+)\[\s*-([\w.]+)\s*:\s*\]`),
+		pattern.Of(`([\w.]*)\b(\w+)(?:\[:\])?\s*=\s*([\w.]*)\b(\w+)\[\s*:\s*([\w.]+)\s*\]`),
 	}
 )
 
@@ -119,8 +120,8 @@ func parse(text []string) *outline {
 			continue
 		}
 		o.lines[i].indent = len(s) - len(bare)
-		o.lines[i].leaves = leaves.MatchString(s)
-		if m := defLine.FindStringSubmatch(s); m != nil {
+		o.lines[i].leaves = leaves().MatchString(s)
+		if m := defLine().FindStringSubmatch(s); m != nil {
 			o.lines[i].def, o.defs[m[1]] = m[1], i
 			o.cached(m[1], text[:i])
 		}
@@ -128,14 +129,14 @@ func parse(text []string) *outline {
 			o.callsIn(i, s)
 		}
 		if strings.Contains(s, ".") || strings.Contains(s, "+=") {
-			for _, m := range addItems.FindAllStringSubmatch(s, -1) {
+			for _, m := range addItems().FindAllStringSubmatch(s, -1) {
 				note(o.adds, m[1]+m[2], i)
 			}
 		}
 		if strings.Contains(s, "=") {
 			o.assignments(i, s)
 		}
-		if test := testLine.FindStringSubmatch(s); test != nil {
+		if test := testLine().FindStringSubmatch(s); test != nil {
 			o.countsIn(i, test[1])
 		}
 		if strings.Contains(s, "[") {
@@ -147,27 +148,27 @@ func parse(text []string) *outline {
 
 // callsIn reads what a line calls.
 func (o *outline) callsIn(i int, s string) {
-	for _, m := range calls.FindAllStringSubmatch(s, -1) {
+	for _, m := range calls().FindAllStringSubmatch(s, -1) {
 		note(o.calls, m[1], i)
 		o.lines[i].called = append(o.lines[i].called, m[1])
 	}
-	if m := addCall.FindStringSubmatch(s); m != nil {
+	if m := addCall().FindStringSubmatch(s); m != nil {
 		o.lines[i].adds = m[1]
 	}
-	for _, m := range cutCall.FindAllStringSubmatch(s, -1) {
+	for _, m := range cutCall().FindAllStringSubmatch(s, -1) {
 		o.lines[i].cuts = append(o.lines[i].cuts, m[1])
 	}
 	if strings.Contains(s, ".add_param_group(") { // an optimizer's own method for its groups
 		note(o.adds, "param_groups", i)
 	}
-	if test := testLine.FindStringSubmatch(s); test != nil && strings.Contains(s, "len(") {
+	if test := testLine().FindStringSubmatch(s); test != nil && strings.Contains(s, "len(") {
 		o.testsIn(i, test[1])
 	}
 }
 
 // testsIn reads what lengths a condition tests.
 func (o *outline) testsIn(i int, condition string) {
-	for _, at := range lengthOf.FindAllStringSubmatchIndex(condition, -1) {
+	for _, at := range lengthOf().FindAllStringSubmatchIndex(condition, -1) {
 		of, limit := condition[at[2]:at[3]], operand(condition[at[6]:])
 		if strings.Contains(limit, "(") {
 			continue // against what may grow itself: the time, say
@@ -181,13 +182,13 @@ func (o *outline) testsIn(i int, condition string) {
 // countsIn reads what a condition compares that is no length, either side first.
 func (o *outline) countsIn(i int, condition string) {
 	turned := map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-	for _, at := range compared.FindAllStringSubmatchIndex(condition, -1) {
+	for _, at := range compared().FindAllStringSubmatchIndex(condition, -1) {
 		of, op, limit := condition[at[2]:at[3]], condition[at[4]:at[5]], operand(condition[at[6]:])
 		if strings.Contains(limit, "(") {
 			continue // it may grow itself
 		}
 		o.lines[i].counts = append(o.lines[i].counts, lengthTest{afterDot(of), op, limit})
-		if plainName.MatchString(limit) && !numeral.MatchString(limit) {
+		if plainName().MatchString(limit) && !numeral().MatchString(limit) {
 			o.lines[i].counts = append(o.lines[i].counts, lengthTest{afterDot(limit), turned[op], of})
 		}
 	}
@@ -195,15 +196,15 @@ func (o *outline) countsIn(i int, condition string) {
 
 // assignments reads what a line gives to what.
 func (o *outline) assignments(i int, s string) {
-	for _, m := range cutAssign.FindAllStringSubmatch(s, -1) {
+	for _, m := range cutAssign().FindAllStringSubmatch(s, -1) {
 		if m[2] == "" || m[2] == m[1] {
 			o.lines[i].cuts = append(o.lines[i].cuts, m[1])
 		}
 	}
-	for _, m := range raised.FindAllStringSubmatch(s, -1) {
+	for _, m := range raised().FindAllStringSubmatch(s, -1) {
 		note(o.raises, m[1], i)
 	}
-	for _, m := range given.FindAllStringSubmatch(s, -1) {
+	for _, m := range given().FindAllStringSubmatch(s, -1) {
 		n := numberOf(m[2])
 		if old := o.numbers[m[1]]; old != 0 && old != n {
 			n = several
@@ -213,8 +214,8 @@ func (o *outline) assignments(i int, s string) {
 	if !strings.Contains(s, "%") {
 		return
 	}
-	if m := modulo.FindStringSubmatchIndex(s); m != nil {
-		for _, to := range assigned.FindAllStringSubmatch(s[:m[0]], -1) {
+	if m := modulo().FindStringSubmatchIndex(s); m != nil {
+		for _, to := range assigned().FindAllStringSubmatch(s[:m[0]], -1) {
 			if o.wraps[to[1]] == "" {
 				o.wraps[to[1]] = s[m[2]:m[3]]
 			}
@@ -224,17 +225,17 @@ func (o *outline) assignments(i int, s string) {
 
 // brackets reads what a line cuts or stores into.
 func (o *outline) brackets(i int, s string) {
-	for _, m := range cutDel.FindAllStringSubmatch(s, -1) {
+	for _, m := range cutDel().FindAllStringSubmatch(s, -1) {
 		o.lines[i].cuts = append(o.lines[i].cuts, m[1])
 	}
-	for _, m := range itemStore.FindAllStringSubmatch(s, -1) {
+	for _, m := range itemStore().FindAllStringSubmatch(s, -1) {
 		o.keys[m[1]] = append(o.keys[m[1]], m[2])
 	}
 	if !strings.Contains(s, ":") {
 		return
 	}
 	for form, cuts := range sliced {
-		m := cuts.FindStringSubmatch(s)
+		m := cuts().FindStringSubmatch(s)
 		if m == nil || m[1] != m[3] || m[2] != "" && m[2] != m[4] {
 			continue
 		}
@@ -250,12 +251,12 @@ func (o *outline) cached(name string, above []string) {
 		return
 	}
 	for k := len(above) - 1; k >= 0 && strings.HasPrefix(strings.TrimSpace(above[k]), "@"); k-- {
-		m := cacheLine.FindStringSubmatch(above[k])
+		m := cacheLine().FindStringSubmatch(above[k])
 		if m == nil {
 			continue
 		}
 		size := ""
-		if of := cacheSize.FindStringSubmatch(m[2]); of != nil {
+		if of := cacheSize().FindStringSubmatch(m[2]); of != nil {
 			size = of[1] + of[2]
 		}
 		o.caches[name] = decorator{m[1] == "cache" || size == "None", size}
@@ -271,7 +272,7 @@ func note(lines map[string][]int, name string, i int) {
 
 // operand is what a length is compared with, from its beginning on: up to the next word or sign of the test.
 func operand(text string) string {
-	if end := endOfOperand.FindStringIndex(text); end != nil {
+	if end := endOfOperand().FindStringIndex(text); end != nil {
 		text = text[:end[0]]
 	}
 	return strings.TrimRight(strings.TrimSpace(text), ")")
@@ -281,7 +282,7 @@ func afterDot(path string) string { return path[strings.LastIndexByte(path, '.')
 
 // numberOf is what a number comes to; 0 where it is none.
 func numberOf(text string) float64 {
-	at := operator.FindStringIndex(text)
+	at := operator().FindStringIndex(text)
 	if at == nil {
 		n, _ := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(text), "_", ""), 64)
 		return n

@@ -7,8 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Route is a question as it is spelled: byte by byte, with its parameter.
@@ -69,7 +70,7 @@ func Routes() []Route {
 
 // spelled is the normal form: a method in capitals, one path without escapes, at most one parameter without a value.
 // The longest of routes has 18 bytes.
-var spelled = regexp.MustCompile(`^(GET|POST) /v1/[a-z]{1,32}(\?[a-z]{1,32})?$`)
+var spelled = pattern.Of(`^(GET|POST) /v1/[a-z]{1,32}(\?[a-z]{1,32})?$`)
 
 // find is where it is decided what a question is. It compares the text that was sent, and nothing that was made of it:
 // no other spelling means the same. ErrUnknown is a question of another version; ErrForbidden is none at all.
@@ -79,7 +80,7 @@ func find(method, target string) (*route, error) {
 			return r, nil
 		}
 	}
-	if spelled.MatchString(method + " " + target) {
+	if spelled().MatchString(method + " " + target) {
 		return nil, fmt.Errorf("%s %s: %w", method, target, ErrUnknown)
 	}
 	return nil, fmt.Errorf("%.20q %.80q is not spelled as a question: %w", method, target, ErrForbidden)

@@ -7,13 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/questions"
@@ -182,9 +182,7 @@ func listen(heard func(losses int)) (*listener, error) {
 }
 
 // loss is a loss as trainings print it: "loss 0.25", "loss=1e-3", "'train_loss': 0.4".
-var loss = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)loss\w*["']?\s*[:= ]\s*(?:tensor\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))`)
-})
+var loss = pattern.Of(`(?i)loss\w*["']?\s*[:= ]\s*(?:tensor\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))`)
 
 func (l *listener) read() {
 	for lines := bufio.NewReaderSize(l.out, maxSaid); ; {

@@ -6,11 +6,11 @@ package source
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/ask"
 )
@@ -30,11 +30,11 @@ func (e Endpoint) Given() bool { return e != Endpoint{} }
 // Words are the forms that an ENDPOINT has.
 const Words = "a PID, a session's name, id or directory, rank=N, lake=WHERE, or hub, host:port, job=NAME, node=NAME"
 
-var address = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$`)
+var address = pattern.Of(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$`)
 
 // IsWord says whether a text can be nothing but a part of an ENDPOINT. A session's name or its PID can be more.
 func IsWord(text string) bool {
-	return text == "hub" || address.MatchString(text) ||
+	return text == "hub" || address().MatchString(text) ||
 		slices.ContainsFunc([]string{"job=", "node=", "rank=", "lake="}, func(k string) bool {
 			return strings.HasPrefix(text, k)
 		})
@@ -75,7 +75,7 @@ func (e *Endpoint) take(word string) error {
 	switch {
 	case word == "hub":
 		e.Many = true
-	case !keyed && !address.MatchString(word): // also one called job or lake
+	case !keyed && !address().MatchString(word): // also one called job or lake
 		return e.session(word)
 	case name == "job":
 		return e.narrow(&e.Job, value)
@@ -93,7 +93,7 @@ func (e *Endpoint) take(word string) error {
 		e.Rank = &rank
 	case name == "lake":
 		return once(&e.Lake, value)
-	case address.MatchString(word):
+	case address().MatchString(word):
 		e.Many = true
 		return once(&e.Hub, word)
 	default:

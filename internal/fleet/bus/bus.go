@@ -105,7 +105,7 @@ func OnwardOf(what string) (to Onward, ok bool) {
 	if name != everybody {
 		to.Node = strings.ReplaceAll(name, "~", ".")
 	}
-	return to, tokenForm.MatchString(name)
+	return to, tokenForm().MatchString(name)
 }
 
 func cutLast(s string) (before, after string, found bool) {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/trust"
@@ -344,10 +344,10 @@ func (c *Conn) Request(ctx context.Context, subject string, data []byte) ([]byte
 	return nil, explain(err)
 }
 
-var nodeForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+var nodeForm = pattern.Of(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // tokenForm is that of a name in a subject, also of the one that answers for the hub's rows.
-var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_~][A-Za-z0-9_~-]{0,127}$`)
+var tokenForm = pattern.Of(`^[A-Za-z0-9_~][A-Za-z0-9_~-]{0,127}$`)
 
 // nodeName: "all" is everybody's.
-func nodeName(s string) bool { return s != everybody && nodeForm.MatchString(s) }
+func nodeName(s string) bool { return s != everybody && nodeForm().MatchString(s) }

@@ -3,8 +3,9 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
@@ -28,11 +29,11 @@ const (
 	maxTokens = 8
 )
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+var idForm = pattern.Of(`^[A-Za-z0-9]{1,64}$`)
 
 // CheckID refuses what can't be a question's id: it becomes a part of subjects.
 func CheckID(id string) error {
-	if !idForm.MatchString(id) {
+	if !idForm().MatchString(id) {
 		return fmt.Errorf("a question's id of %d bytes: not 1 to 64 letters and digits", len(id))
 	}
 	return nil

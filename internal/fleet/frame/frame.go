@@ -11,12 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Bounds of a frame.
@@ -170,8 +171,8 @@ func split(b []byte) (h named, packed []byte, raw int, err error) {
 
 var (
 	// Names become parts of paths and of subjects of the bus, so they begin with no dot and have no separator.
-	nameForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-	tableForm = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`)
+	nameForm  = pattern.Of(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	tableForm = pattern.Of(`^[a-z]+\.[a-z_]+$`)
 )
 
 // noNames are what engines take for no value where a name stands in a path (job=NULL), in any case.
@@ -179,7 +180,7 @@ var noNames = []string{"NULL", "__HIVE_DEFAULT_PARTITION__"}
 
 // CheckName refuses what can't be the name of a job, a node or a session.
 func CheckName(what, name string) error {
-	if len(name) > maxName || !nameForm.MatchString(name) {
+	if len(name) > maxName || !nameForm().MatchString(name) {
 		return fmt.Errorf("%s %.140q: not 1 to %d letters, digits, '_', '-' and '.'", what, name, maxName)
 	}
 	if slices.ContainsFunc(noNames, func(no string) bool { return strings.EqualFold(no, name) }) {
@@ -196,7 +197,7 @@ func (h Header) Check() error {
 		}
 	}
 	switch {
-	case len(h.Table) > maxName || !tableForm.MatchString(h.Table):
+	case len(h.Table) > maxName || !tableForm().MatchString(h.Table):
 		return fmt.Errorf("table %.140q: no name of a table", h.Table)
 	case h.Count < 1 || h.Count > MaxRows:
 		return fmt.Errorf("%d rows, not 1 to %d", h.Count, MaxRows)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -31,7 +31,7 @@ const (
 )
 
 // reasonForm is the form of the reasons that nodes have for lost rows, such as "row too large".
-var reasonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ,.:-]{0,63}$`)
+var reasonForm = pattern.Of(`^[A-Za-z0-9][A-Za-z0-9 ,.:-]{0,63}$`)
 
 var errHello = errors.New("a word that no node says of itself")
 
@@ -70,7 +70,7 @@ func checkWords(h node.Hello) error {
 	}
 	numbers := []float64{float64(h.Sessions), float64(h.Refused), float64(h.Waits), h.Behind}
 	for why, n := range h.Lost {
-		if !reasonForm.MatchString(why) {
+		if !reasonForm().MatchString(why) {
 			return fmt.Errorf("a reason %.70q", why)
 		}
 		numbers = append(numbers, float64(n))

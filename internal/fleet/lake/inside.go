@@ -7,11 +7,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/cell"
 	"github.com/memgauge/memgauge/internal/door/service"
@@ -103,12 +103,12 @@ func (i *inside) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 	}
 }
 
-var namedFile = regexp.MustCompile(`Parquet file "([^"]+)"`)
+var namedFile = pattern.Of(`Parquet file "([^"]+)"`)
 
 // leaveOut opens the tables without the file that an error names, if that can't be read by itself either: the words of
 // an error may be those of a row.
 func (i *inside) leaveOut(ctx context.Context, err error) bool {
-	named := namedFile.FindStringSubmatch(err.Error())
+	named := namedFile().FindStringSubmatch(err.Error())
 	if named == nil {
 		return false
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/formats/table"
 )
@@ -65,7 +65,7 @@ type parsed struct {
 }
 
 // tableForm is the form of a table's directory.
-var tableForm = regexp.MustCompile(`^[a-z][a-z_]*$`)
+var tableForm = pattern.Of(`^[a-z][a-z_]*$`)
 
 // parse reads a name; false for files that are none of ours.
 func parse(name string) (p parsed, ok bool) {
@@ -91,7 +91,7 @@ func parse(name string) (p parsed, ok bool) {
 	}
 	p.hour = hour{table, job, begin}
 	last := parts[len(parts)-1]
-	if !tableForm.MatchString(table) || frame.CheckName("file", last) != nil || !strings.HasPrefix(name, p.hour.dir()) {
+	if !tableForm().MatchString(table) || frame.CheckName("file", last) != nil || !strings.HasPrefix(name, p.hour.dir()) {
 		return p, false // a listing of S3 is a stranger's word: names become paths on this machine
 	}
 	number := ""

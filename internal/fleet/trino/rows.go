@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -28,19 +28,19 @@ type Rows struct {
 
 // reading are the words that a statement may begin with. EXPLAIN ANALYZE runs what it explains.
 var (
-	reading = regexp.MustCompile(`(?is)^[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|VALUES|TABLE|EXPLAIN)\b`)
-	running = regexp.MustCompile(`(?is)^\s*EXPLAIN\s+ANALYZE\s+(VERBOSE\s+)?(.*)`)
-	comment = regexp.MustCompile(`(?s)^(\s+|--[^\n]*(\n|$)|/\*.*?\*/)+`)
+	reading = pattern.Of(`(?is)^[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|VALUES|TABLE|EXPLAIN)\b`)
+	running = pattern.Of(`(?is)^\s*EXPLAIN\s+ANALYZE\s+(VERBOSE\s+)?(.*)`)
+	comment = pattern.Of(`(?s)^(\s+|--[^\n]*(\n|$)|/\*.*?\*/)+`)
 )
 
 // reads says whether a statement only reads. Trino has no word in front of SELECT that writes: INSERT, CREATE, MERGE,
 // CALL, EXECUTE and their like begin with themselves.
 func reads(sql string) bool {
-	sql = comment.ReplaceAllString(sql, "")
-	if m := running.FindStringSubmatch(sql); m != nil {
+	sql = comment().ReplaceAllString(sql, "")
+	if m := running().FindStringSubmatch(sql); m != nil {
 		return reads(m[2])
 	}
-	return reading.MatchString(sql)
+	return reading().MatchString(sql)
 }
 
 // Query runs one reading statement.

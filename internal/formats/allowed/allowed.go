@@ -6,10 +6,11 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 //go:embed functions.txt
@@ -75,14 +76,14 @@ func read(text string) (List, error) {
 }
 
 // called is the form of names that are written before a parenthesis; operators have others.
-var called = regexp.MustCompile(`^[a-z][a-z_0-9]*$`)
+var called = pattern.Of(`^[a-z][a-z_0-9]*$`)
 
 // Calls are the functions that a question may call, in either place, sorted.
 func Calls() []string {
 	may := map[string]bool{}
 	for _, at := range []Place{Expression, From} {
 		for name, d := range Names()[at] {
-			if d.Allowed && called.MatchString(name) {
+			if d.Allowed && called().MatchString(name) {
 				may[name] = true
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 )
 
@@ -25,14 +25,14 @@ import (
 // profilerHead is how much of a file is looked at to tell what it is, in bytes.
 const profilerHead = 4 << 10
 
-var timelineHead = regexp.MustCompile(`^\[\s*\[`)
+var timelineHead = pattern.Of(`^\[\s*\[`)
 
 // recogniseJSON tells a profiler's trace from other files that begin like JSON. A memory timeline is refused: it has no
 // blocks.
 func recogniseJSON(head []byte) (trace bool, err error) {
 	head = bytes.TrimLeft(head, " \t\r\n")
 	switch {
-	case timelineHead.Match(head):
+	case timelineHead().Match(head):
 		return false, remedy.Add(atByte(0, "a memory timeline of torch.profiler has levels, but no allocations"),
 			"export_chrome_trace of a profile with profile_memory=True, with_stack=True has them")
 	case len(head) == 0 || head[0] != '{' && head[0] != '[':
@@ -244,12 +244,12 @@ func callLine(text string) int32 {
 	return int32(line)
 }
 
-var pythonName = regexp.MustCompile(`^(.+)\(([0-9]+)\): (.+)$`)
+var pythonName = pattern.Of(`^(.+)\(([0-9]+)\): (.+)$`)
 
 // frame numbers what a slice is called: "train.py(12): step", "nn.Module: Linear_0", "aten::linear".
 func (p *profile) frame(name string) uint32 {
 	f := Frame{Name: name}
-	if m := pythonName.FindStringSubmatch(name); m != nil {
+	if m := pythonName().FindStringSubmatch(name); m != nil {
 		line, _ := strconv.Atoi(m[2]) // digits only
 		f = Frame{File: m[1], Line: line, Name: m[3]}
 	}

@@ -1,9 +1,9 @@
 package anatomy
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/formats/flame"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
@@ -64,7 +64,7 @@ var internals = []string{"at::", "c10::", "torch::", "caffe2::", "std::", "pybin
 
 // backwardNode is what runs a node of the graph: "torch::autograd::generated::MmBackward0::apply". It names the
 // operator whose gradient is computed, where the thread of the backward pass has no Python.
-var backwardNode = regexp.MustCompile(`^torch::autograd::(generated::)?\w+::apply$`)
+var backwardNode = pattern.Of(`^torch::autograd::(generated::)?\w+::apply$`)
 
 // isInternal tells C++ that says nothing about the program. A name without a file and without arguments is an operator
 // or a mark of torch.profiler; one with a file and without arguments is a C function of the interpreter or of libc.
@@ -73,7 +73,7 @@ func isInternal(f snapshot.Frame) bool {
 	switch {
 	case name == "" || name == "??":
 		return true
-	case backwardNode.MatchString(name):
+	case backwardNode().MatchString(name):
 		return false
 	case name == f.Name && f.File != "" && !strings.Contains(name, "::"):
 		return true

@@ -1,10 +1,11 @@
 package anatomy
 
 import (
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Iterations are the training steps of a device's history, as far as they can be told apart.
@@ -16,7 +17,7 @@ type Iterations struct {
 // minIterations is how many make a pattern.
 const minIterations = 3
 
-var digits = regexp.MustCompile(`[0-9]+`)
+var digits = pattern.Of(`[0-9]+`)
 
 // iterationsOf finds a device's iterations: by the profiler's own marks, by what PyTorch's optimizers mark, by another
 // mark that comes again and again, or by the optimizer's stacks.
@@ -24,7 +25,7 @@ func (h *History) iterationsOf(d *Device) Iterations {
 	marks := map[string][]int64{}
 	for _, a := range h.Annotations {
 		if a.Stage == "START" && (a.Device == d.Number || len(h.Devices) == 1) {
-			name := digits.ReplaceAllString(a.Name, "N")
+			name := digits().ReplaceAllString(a.Name, "N")
 			marks[name] = append(marks[name], a.Time)
 		}
 	}

@@ -105,9 +105,9 @@ func (h *History) MetadataRules(d *Device, most int) []Rule {
 		if text == "" {
 			continue
 		}
-		name := digits.ReplaceAllString(text, "N")
+		name := digits().ReplaceAllString(text, "N")
 		bytes[name] += sum
-		parts := digits.Split(text, -1)
+		parts := digits().Split(text, -1)
 		for i := range parts {
 			parts[i] = regexp.QuoteMeta(parts[i])
 		}

@@ -3,9 +3,10 @@ package anatomy
 import (
 	"cmp"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Source gives the text of a line of a file as it was when a history was recorded; "" where that is not known.
@@ -98,11 +99,11 @@ func pairSites(a, b []place, out map[string]string) {
 	}
 }
 
-var placeParts = regexp.MustCompile(`^(.*?):([0-9]+) (.*)$`)
+var placeParts = pattern.Of(`^(.*?):([0-9]+) (.*)$`)
 
 // splitPlace takes "file:line function" apart.
 func splitPlace(name string) (p place, ok bool) {
-	m := placeParts.FindStringSubmatch(name)
+	m := placeParts().FindStringSubmatch(name)
 	if m == nil {
 		return p, false
 	}

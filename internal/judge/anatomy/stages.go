@@ -96,7 +96,7 @@ func StageSums(stages []Stage) (sums []StageSum) {
 	}
 	places := map[kind]int{}
 	for _, s := range stages {
-		of := kind{digits.ReplaceAllString(s.Name, "N"), s.Metadata}
+		of := kind{digits().ReplaceAllString(s.Name, "N"), s.Metadata}
 		at, ok := places[of]
 		if !ok {
 			at = len(sums)

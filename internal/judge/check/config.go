@@ -11,6 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/trust"
 )
@@ -33,8 +34,8 @@ const maxConfig = 256 << 10
 // deepKey and deepTable are names of fifty parts, and fifty tables each in the other: the parser keeps the whole name
 // of each, which takes the square of the parts, in time and in memory.
 var (
-	deepKey   = pattern(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
-	deepTable = pattern(`(?:=\s*\{[^}]*){50}`)
+	deepKey   = pattern.Of(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
+	deepTable = pattern.Of(`(?:=\s*\{[^}]*){50}`)
 )
 
 // ReadConfig finds the nearest pyproject.toml with a [tool.memgauge.check] at or above a directory. Without one the

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Leak is what a run has shown of a leak, as far as it says what to change in a text.
@@ -119,7 +121,7 @@ func (c *curing) propose(at node, what, look string, edits ...Edit) {
 }
 
 // keys are what a census's path says of an item of a dict, or of all: ['kind'], [*].
-var keys = pattern(`\[('[^']*'|"[^"]*"|[^\]]*)\]`)
+var keys = pattern.Of(`\[('[^']*'|"[^"]*"|[^\]]*)\]`)
 
 // partsOf are the names in a census's path to what holds memory: main, pool, states of main().pool.states['new'].
 func partsOf(holder string) []string {

@@ -1,7 +1,9 @@
 package check
 
+import "github.com/memgauge/memgauge/internal/base/pattern"
+
 // runner is who asks gradients for others.
-var runner = pattern(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
+var runner = pattern.Of(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
 	`booster|manager|^ctx)`)
 
 // backwardOf is what a call asks the gradients of.

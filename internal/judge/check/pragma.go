@@ -3,14 +3,16 @@ package check
 import (
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 var (
 	// pragma is a comment that silences findings of its line: # memgauge: ignore[MG101] reason.
-	pragma = pattern(`#\s*memgauge:\s*ignore\[([^\]\n]*)\]\s*([^\n]*)`)
+	pragma = pattern.Of(`#\s*memgauge:\s*ignore\[([^\]\n]*)\]\s*([^\n]*)`)
 	// noqa is the comment that other checkers read: # noqa silences all of a line, # noqa: MG101, E501 some rules.
-	noqa   = pattern(`(?i)#\s*noqa\b(\s*:\s*((?:[A-Z]+[0-9]+[,\s]*)+))?`)
-	ourIDs = pattern(`(?i)\bMG[0-9]+\b`)
+	noqa   = pattern.Of(`(?i)#\s*noqa\b(\s*:\s*((?:[A-Z]+[0-9]+[,\s]*)+))?`)
+	ourIDs = pattern.Of(`(?i)\bMG[0-9]+\b`)
 )
 
 // silencer is what one comment silences.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // carriedAttribute finds attributes whose new value is made of the old one and of this step's tensors, with the
@@ -87,7 +89,7 @@ func (f *file) keepsIf(n node) bool {
 	return false
 }
 
-var cacheIf = pattern(`(?i)use_cache|kv_cache|infer|incremental|not self\.training|generat|decod`)
+var cacheIf = pattern.Of(`(?i)use_cache|kv_cache|infer|incremental|not self\.training|generat|decod`)
 
 // cutValue reports whether a value leaves its graph behind at the end: (…).detach(), (…).data.
 func (f *file) cutValue(n node) bool {
@@ -176,7 +178,7 @@ func (f *file) buffersOf(c *class) map[string]bool {
 	return list
 }
 
-var plainInput = pattern(`(?i)(label|target|mask|idx|index|length|size|step|epoch|momentum|count|num|` +
+var plainInput = pattern.Of(`(?i)(label|target|mask|idx|index|length|size|step|epoch|momentum|count|num|` +
 	`weight|lr|beta|alpha|decay|action|reward|done|teacher_temp|^n$|^y$|^k$|^t$|^i$|^self$)`)
 
 // mayGraph reports whether a module's method is likely to be given, or to make, a value with a graph.

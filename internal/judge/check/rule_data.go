@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 var (
-	sizeWord  = pattern(`(?i)(capacity|max|size|limit|len)`)
-	cacheWord = pattern(`(?i)cache`)
+	sizeWord  = pattern.Of(`(?i)(capacity|max|size|limit|len)`)
+	cacheWord = pattern.Of(`(?i)cache`)
 )
 
 // isDataset reports whether a class is a dataset that workers copy.
@@ -326,7 +328,7 @@ func cycleLoader(f *file, r *reporter) {
 	}
 }
 
-var replayName = pattern(`(?i)(replay|memory|buffer|experience|transition|trajector)`)
+var replayName = pattern.Of(`(?i)(replay|memory|buffer|experience|transition|trajector)`)
 
 // replayBuffer finds buffers of past steps without a bound (MG206).
 func replayBuffer(f *file, r *reporter) {
@@ -433,7 +435,7 @@ func (f *file) producerLoop(c call) node {
 	return node{}
 }
 
-var dataName = pattern(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
+var dataName = pattern.Of(`(?i)(dataset|sampler|\bdata\b|_data\b)`)
 
 // startOf is the call that starts a function in a thread or a process: Thread(target=fn).
 func (f *file) startOf(fn *function) node {

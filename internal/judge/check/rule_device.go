@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // perStep reports whether a place runs at every step: in a loop over steps or a hook, under no condition.
@@ -65,7 +67,7 @@ func loadOnRanks(f *file, r *reporter) {
 }
 
 // pretrained are weights that somebody else has saved, mostly from the CPU.
-var pretrained = pattern(`(?i)(pretrain|imagenet|restore_from|backbone|init_(model|weights|checkpoint)|` +
+var pretrained = pattern.Of(`(?i)(pretrain|imagenet|restore_from|backbone|init_(model|weights|checkpoint)|` +
 	`teacher|vgg|resnet)`)
 
 // ofRank reports whether a path has the rank in it: each loads a file of its own.
@@ -91,13 +93,13 @@ func (f *file) savesFromGPU(c call) bool {
 	return len(f.byName["save_checkpoint"]) > 0
 }
 
-var checkpointName = pattern(`(?i)(checkpoint|ckpt|resume|state_dict|snapshot|latest|last)`)
+var checkpointName = pattern.Of(`(?i)(checkpoint|ckpt|resume|state_dict|snapshot|latest|last)`)
 
 // hostData is what people save that lies in the CPU's memory: features, schedulers, vocabularies.
-var hostData = pattern(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
+var hostData = pattern.Of(`(?i)(feature|cache|sched|dataset|vocab|config|meta|label|split|example|token|` +
 	`buffer|stats)`)
 
-var rankWord = pattern(`(?i)(rank|is_main|is_master|master_only|main_process)`)
+var rankWord = pattern.Of(`(?i)(rank|is_main|is_master|master_only|main_process)`)
 
 // rankZero reports whether a place runs on one rank only.
 func (f *file) rankZero(n node) bool {

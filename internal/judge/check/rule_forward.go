@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // activationsKept finds hooks and forwards that append to a list which nothing clears (MG120).
@@ -91,7 +93,7 @@ func (f *file) fromParams(fn *function, n node) bool {
 }
 
 // textName are parameters that are no tensors.
-var textName = pattern(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
+var textName = pattern.Of(`(?i)(^name$|^idx$|meta|path|_id$|_ids$|key)`)
 
 // onlyTheEnd finds lists that grow by a tensor a step and of which only the newest items are ever read (MG121).
 func onlyTheEnd(f *file, r *reporter) {
@@ -130,7 +132,7 @@ func (f *file) copied(fn *function, n node) bool {
 }
 
 // numberName are what people call numbers.
-var numberName = pattern(`(?i)(reward|score|novelty|error|acc|priority|return|entropy|length|count|time|` +
+var numberName = pattern.Of(`(?i)(reward|score|novelty|error|acc|priority|return|entropy|length|count|time|` +
 	`rate|steps?|loss|component|metric|norm)$`)
 
 // madeAround reports whether a loop around a place makes the container anew: it holds one episode.
@@ -185,7 +187,7 @@ func isNumber(f *file, n node) bool {
 }
 
 // firstItems is a slice of a few items from the front, or of those numbers of the newest ones.
-var firstItems = pattern(`^:\s*[0-9]+$`)
+var firstItems = pattern.Of(`^:\s*[0-9]+$`)
 
 // readsEnd reports whether all that is read of a container are its newest items: xs[-16:], xs[-1].
 func (f *file) readsEnd(h holder, g growth) bool {

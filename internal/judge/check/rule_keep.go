@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // growth is a place where a container gets one more item.
@@ -310,7 +312,7 @@ func (f *file) cutLater(fn *function, name string, loop, at node) bool {
 	return f.index.detached[name]
 }
 
-var evalName = pattern(`(?i)(eval|valid|test|predict|infer)`)
+var evalName = pattern.Of(`(?i)(eval|valid|test|predict|infer)`)
 
 // evalLike reports whether a loop looks like an evaluation that asks for no gradients: it goes over a loader, and its
 // function calls eval() or is named so, and none asks backward().
@@ -469,7 +471,7 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	return !f.trainedLoop(fn, loop)
 }
 
-var lossList = pattern(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
+var lossList = pattern.Of(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
 
 // trainedLoop reports whether steps are made in the loop around.
 func (f *file) trainedLoop(fn *function, loop node) bool {

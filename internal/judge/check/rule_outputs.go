@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
-var tensorName = pattern(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|` +
+var tensorName = pattern.Of(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|` +
 	`prob|latent|sample|attn|attention|recon)`)
 
 // tensorish reports whether a value is likely to be a tensor or to hold some, of a size that matters: no number.
@@ -46,7 +48,7 @@ func (f *file) tensorish(n node) bool {
 }
 
 // stepList is what Lightning's documents call the list of a step's outputs.
-var stepList = pattern(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
+var stepList = pattern.Of(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
 
 // stepOutputs finds lists of a hook that only ever grow (MG102).
 func stepOutputs(f *file, r *reporter) {
@@ -342,7 +344,7 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 }
 
 // countName are parameters that say how often a value counts.
-var countName = pattern(`(?i)^(n|num|k|count|size|weight|batch_size|w|times|n_\w+|num_\w+)$`)
+var countName = pattern.Of(`(?i)^(n|num|k|count|size|weight|batch_size|w|times|n_\w+|num_\w+)$`)
 
 // givenTo is what a call gives to a method's parameter: to **losses all keywords that have no parameter of their own.
 func (c call) givenTo(m *function, i int, param string) (list []node) {

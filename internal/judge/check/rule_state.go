@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // batchesKept finds batches of a training that a list keeps through all epochs (MG125).
@@ -50,7 +52,7 @@ func (f *file) ofBatch(fn *function, n, loop node, depth int) bool {
 }
 
 // listMetric are torchmetrics' classes that keep every prediction until reset(): their states are lists.
-var listMetric = pattern(`^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|PrecisionRecallCurve|` +
+var listMetric = pattern.Of(`^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|PrecisionRecallCurve|` +
 	`ROC)$|^(Cat|Retrieval\w+|MeanAveragePrecision|ROUGEScore|BERTScore|KernelInceptionDistance|InceptionScore|` +
 	`SpearmanCorrCoef|KendallRankCorrCoef|CosineSimilarity|CatMetric)$`)
 

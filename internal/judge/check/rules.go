@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // Severity says how much a finding matters.
@@ -121,7 +123,7 @@ func (r Rule) Page() string {
 	return string(text)
 }
 
-var fenced = pattern("(?ms)^## (Wrong|Right)\n.*?^```python\n(.*?)^```$")
+var fenced = pattern.Of("(?ms)^## (Wrong|Right)\n.*?^```python\n(.*?)^```$")
 
 // Examples are the page's wrong and right ones.
 func (r Rule) Examples() (wrong, right []string) {

@@ -3,6 +3,8 @@ package check
 import (
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // file is what the rules know of one text.
@@ -264,11 +266,11 @@ func (f *file) loops(n node) (list []node) {
 }
 
 var (
-	stepName = pattern(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
+	stepName = pattern.Of(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
 		`it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
-	loaderName = pattern(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
+	loaderName = pattern.Of(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
 		`[._])(batches|train_dl|valid_dl|val_dl|test_dl|dl)\b`)
-	stepLimit = pattern(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
+	stepLimit = pattern.Of(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
 		`iterations|episodes|max_iter|updates)`)
 )
 
@@ -323,7 +325,7 @@ func (f *file) findKind(loop node) loopKind {
 }
 
 // parts are what a loop may go over that trains each of them once: critics and their optimizers.
-var parts = pattern(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
+var parts = pattern.Of(`(?i)(critics|optim|models\b|agents\b|networks\b|nets\b|ensemble|heads\b|` +
 	`discriminators|losses|learners|players|modules|members)`)
 
 // trains reports whether the loop's own body updates weights.
@@ -344,14 +346,14 @@ func (f *file) stepLoopOf(n node) node {
 }
 
 var (
-	stepHook = pattern(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
+	stepHook = pattern.Of(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
 		`training|validation|test|predict)_(batch|step)_end|on_step_end|on_substep_end|on_prediction_step|` +
 		`training_step_end|validation_step_end|test_step_end)$`)
-	epochHook = pattern(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
+	epochHook = pattern.Of(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
 		`validation|test)_epoch_end|on_evaluate|on_validation_end)$`)
-	noGradFor = pattern(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
+	noGradFor = pattern.Of(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
 		`test)_epoch_end|prediction_step|evaluation_loop)$`)
-	lightning = pattern(`(LightningModule|Callback|LightningDataModule|pl\.)`)
+	lightning = pattern.Of(`(LightningModule|Callback|LightningDataModule|pl\.)`)
 )
 
 // isLightning reports whether a class is one that a framework calls.

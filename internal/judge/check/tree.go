@@ -38,13 +38,8 @@ type match struct {
 	text string
 }
 
-// expression is compiled when it is first used: all of them take a tenth of the time in which a command starts that
-// has nothing to do with code.
+// expression is a pattern.Of.
 type expression func() *regexp.Regexp
-
-func pattern(text string) expression {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
 
 // node is a place in a tree; the zero value is no node, and everything asked of it answers "nothing".
 type node struct {

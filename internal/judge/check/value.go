@@ -3,6 +3,8 @@ package check
 import (
 	"sort"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // grade is what is known about a value.
@@ -40,12 +42,12 @@ var (
 		"as_tensor", "from_numpy", "zeros_like", "ones_like", "rand_like", "randn_like", "empty_like", "full_like",
 		"randperm", "load", "bernoulli", "one_hot", "argmax", "argsort", "eq", "device", "Generator", "normal", "isnan",
 		"isfinite", "isinf", "bincount", "unique", "multinomial", "manual_seed", "FloatTensor", "LongTensor", "Tensor")
-	lossCall = pattern(`(?i)^(criterion|crit|loss_fn|loss_func|loss_function|compute_loss|calc_loss|` +
+	lossCall = pattern.Of(`(?i)^(criterion|crit|loss_fn|loss_func|loss_function|compute_loss|calc_loss|` +
 		`calculate_loss|get_loss|criterion_\w+|\w+_criterion|\w+_loss|loss_\w+|loss|cross_entropy|` +
 		`binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
-	modelCall = pattern(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
+	modelCall = pattern.Of(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
 		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|teacher|lstm|rnn|gru|transformer|netg|netd)$`)
-	fakeModel = pattern(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|` +
+	fakeModel = pattern.Of(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|` +
 		`freeze|convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|` +
 		`count|summary|del|free|select)_`)
 	graphPart = set("loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "sample",
@@ -478,7 +480,7 @@ func (f *file) isModule(v node, depth int) bool {
 }
 
 // noForward are those of torch.nn's classes that return no tensor of a size that matters, or are never called.
-var noForward = pattern(`(List|Dict|Loss)$|^Parameter`)
+var noForward = pattern.Of(`(List|Dict|Loss)$|^Parameter`)
 
 // givenModule reports whether an attribute is set to a parameter of __init__ that is given a module.
 func (f *file) givenModule(b binding, v node, depth int) bool {
@@ -502,7 +504,7 @@ func (f *file) givenModule(b binding, v node, depth int) bool {
 
 func (c call) class(f *file) *class { return f.classAt(c.node) }
 
-var moduleBase = pattern(`(Module|Model|Net)\b`)
+var moduleBase = pattern.Of(`(Module|Model|Net)\b`)
 
 // isModule reports whether a class is an nn.Module or what is called like one.
 func (c *class) isModule() bool {

@@ -3,11 +3,11 @@ package detect
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
 
@@ -47,7 +47,7 @@ const (
 )
 
 // atMost is how a census tells that a container has a bound: a deque's maxlen, a cache's maxsize.
-var atMost = regexp.MustCompile(`; (\d+) at most`)
+var atMost = pattern.Of(`; (\d+) at most`)
 
 // mapsOfFiles is how a census tells that a container's items are such maps.
 const mapsOfFiles = "of numpy.memmap"
@@ -125,7 +125,7 @@ func (p Process) accounts() []account {
 			continue
 		}
 		if strings.Contains(o.Detail, " at most") {
-			if m := atMost.FindStringSubmatch(o.Detail); m != nil {
+			if m := atMost().FindStringSubmatch(o.Detail); m != nil {
 				if a.bound, _ = strconv.ParseFloat(m[1], 64); a.bound > MostItems {
 					a.bound = 0
 				}

@@ -2,12 +2,13 @@ package detect
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
+
+	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
 // among is how a census tells that several lines may add to a holder, and that nothing says which of them does.
-var among = regexp.MustCompile(`one of (\d+) lines: ([^;]*)`)
+var among = pattern.Of(`one of (\d+) lines: ([^;]*)`)
 
 // choice says of a finding's line that it is one of several, by the last census that saw its holder.
 func (p Process) choice(f *Finding) {
@@ -17,7 +18,7 @@ func (p Process) choice(f *Finding) {
 			continue
 		}
 		if last, f.Lines = o.Census, 0; o.Detail != "" {
-			if m := among.FindStringSubmatch(o.Detail); m != nil {
+			if m := among().FindStringSubmatch(o.Detail); m != nil {
 				f.Lines, _ = strconv.Atoi(m[1])
 				lines = m[2]
 			}

@@ -3,10 +3,10 @@ package detect
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -50,7 +50,7 @@ const viewed = 2
 var itemSizes = map[string]float64{"float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "float16": 2,
 	"bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
-var dimension = regexp.MustCompile(`\d+`)
+var dimension = pattern.Of(`\d+`)
 
 // shown is how many bytes tensors of one row show of their storages: by their shape, or the commonest of several; NaN
 // where it isn't known.
@@ -59,7 +59,7 @@ func shown(t model.TensorGroup) float64 {
 	if !known || !strings.HasPrefix(t.Shape, "(") || t.Role != "tensor" {
 		return math.NaN()
 	}
-	for _, d := range dimension.FindAllString(t.Shape, -1) {
+	for _, d := range dimension().FindAllString(t.Shape, -1) {
 		n, _ := strconv.ParseFloat(d, 64)
 		each *= n
 	}

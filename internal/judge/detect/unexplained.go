@@ -3,10 +3,10 @@ package detect
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -129,13 +129,13 @@ func (p Process) growingWith(f *Finding, accounts []account) (list []account) {
 // plain are items that are no more than they seem: their bytes are known. Numbers may be descriptors of memory that no
 // process maps.
 var (
-	plain   = regexp.MustCompile(`^$|^of (?:float|str|bool|bytes|NoneType|complex|tuple|list|dict|set)\b`)
-	numbers = regexp.MustCompile(`^of int\b`)
+	plain   = pattern.Of(`^$|^of (?:float|str|bool|bytes|NoneType|complex|tuple|list|dict|set)\b`)
+	numbers = pattern.Of(`^of int\b`)
 )
 
 // conceals says that the container's items may keep more than the census could see.
 func (a account) conceals(f *Finding) bool {
-	return !a.ends() && !plain.MatchString(a.of) && (f.Memory == Shared || !numbers.MatchString(a.of))
+	return !a.ends() && !plain().MatchString(a.of) && (f.Memory == Shared || !numbers().MatchString(a.of))
 }
 
 // name is the container's type, without its module, or its kind where that says more.

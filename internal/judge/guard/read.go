@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/units"
 )
 
@@ -419,19 +419,19 @@ func (r *reader) names(n *yaml.Node, path string) (names []string) {
 }
 
 var (
-	listName     = regexp.MustCompile(`^(\*|[A-Za-z_]\w*)(\.[A-Za-z_]\w*)+$`)
-	functionName = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
+	listName     = pattern.Of(`^(\*|[A-Za-z_]\w*)(\.[A-Za-z_]\w*)+$`)
+	functionName = pattern.Of(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 )
 
 func (r *reader) listName(v *yaml.Node, path string) string {
-	if v.Kind != yaml.ScalarNode || !listName.MatchString(v.Value) {
+	if v.Kind != yaml.ScalarNode || !listName().MatchString(v.Value) {
 		r.wrong(v, path, "%q: not a list such as *.validation_step_outputs or __main__.history", v.Value)
 	}
 	return v.Value
 }
 
 func (r *reader) function(v *yaml.Node, path string) string {
-	if v.Kind != yaml.ScalarNode || !functionName.MatchString(v.Value) {
+	if v.Kind != yaml.ScalarNode || !functionName().MatchString(v.Value) {
 		r.wrong(v, path, "%q: not MODULE:FUNCTION, such as __main__:save", v.Value)
 	}
 	return v.Value

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/trust"
@@ -91,7 +91,7 @@ func intact(dir string) bool {
 
 // caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py,
 // _write_atomic), and what an attach has compiled (inject.py).
-var caches = compiled(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/` +
+var caches = pattern.Of(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/` +
 	`[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
 	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
 
@@ -202,9 +202,4 @@ func pythonPath(boot, value string) string {
 func isBoot(entry string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(entry), "lib", "memgauge", "__init__.py"))
 	return filepath.Base(entry) == "boot" && err == nil
-}
-
-// compiled compiles a pattern at its first use, so that the start of a command doesn't wait for it.
-func compiled(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/secret"
@@ -342,23 +342,23 @@ func newID() string {
 	}
 }
 
-var nameChars = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+var nameChars = pattern.Of(`[^A-Za-z0-9_]+`)
 
 // nameOf makes a name from the first argument that looks like a program of the user's.
 func nameOf(command []string) string {
 	for i, a := range command {
 		base := strings.TrimSuffix(filepath.Base(a), ".py")
 		if i > 0 && command[i-1] == "-m" {
-			return nameChars.ReplaceAllString(a, "-")
+			return nameChars().ReplaceAllString(a, "-")
 		}
 		if strings.HasSuffix(a, ".py") {
-			return nameChars.ReplaceAllString(base, "-")
+			return nameChars().ReplaceAllString(base, "-")
 		}
 	}
 	if len(command) == 0 {
 		return "session"
 	}
-	if n := strings.Trim(nameChars.ReplaceAllString(filepath.Base(command[0]), "-"), "-"); n != "" {
+	if n := strings.Trim(nameChars().ReplaceAllString(filepath.Base(command[0]), "-"), "-"); n != "" {
 		return n
 	}
 	return "session"

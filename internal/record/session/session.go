@@ -169,7 +169,7 @@ func Open(dir string) (*Session, error) {
 	}
 	// it becomes part of file names and of what is printed as commands
 	if s.Meta.Name == "" || CheckName(s.Meta.Name) != nil {
-		base := nameChars.ReplaceAllString(filepath.Base(abs), "-")
+		base := nameChars().ReplaceAllString(filepath.Base(abs), "-")
 		s.Meta.Name = "session-" + base[:min(len(base), maxName-len("session-"))]
 	}
 	if s.Meta.Runtime != "" && !s.ownsRuntime() {

@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/formats/table"
 )
@@ -41,9 +41,9 @@ func (e *Error) Error() string { return e.Msg }
 func (e *Error) Unwrap() error { return e.Kind }
 
 var (
-	noTable    = compiled(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
-	refusedRO  = compiled(`Cannot execute statement of type "(\w+)"`)
-	kindPrefix = compiled(`^[A-Z][A-Za-z ]* Error: `)
+	noTable    = pattern.Of(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
+	refusedRO  = pattern.Of(`Cannot execute statement of type "(\w+)"`)
+	kindPrefix = pattern.Of(`^[A-Z][A-Za-z ]* Error: `)
 )
 
 // nativeError translates DuckDB's message; sql is the statement that it is about.
@@ -191,9 +191,4 @@ func (db *DB) about(operation string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s: %w", operation, db.o.Path, err)
-}
-
-// compiled compiles a pattern at its first use, so that the start of a command doesn't wait for it.
-func compiled(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -10,6 +10,7 @@ import (
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/formats/allowed"
 )
@@ -22,7 +23,7 @@ import (
 // name (package allowed). What a name may hide in a database from elsewhere is catalog.go's.
 
 // fileName matches table names that DuckDB would take for files (replacement scans) if external access were on.
-var fileName = compiled(`[/\\.*?\[\]:]`)
+var fileName = pattern.Of(`[/\\.*?\[\]:]`)
 
 func set(words string) map[string]bool {
 	m := map[string]bool{}
@@ -295,9 +296,9 @@ func (w *walker) text(key, owner, text string) error {
 	return nil
 }
 
-var explainHead = compiled(`(?i)^EXPLAIN\b`)
-var explainWord = compiled(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
-var explainOptions = compiled(`^\(([A-Za-z_ ,\t\n]*)\)`)
+var explainHead = pattern.Of(`(?i)^EXPLAIN\b`)
+var explainWord = pattern.Of(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
+var explainOptions = pattern.Of(`^\(([A-Za-z_ ,\t\n]*)\)`)
 
 // splitExplain splits off a leading EXPLAIN with its options. If it misses one, the parser refuses the whole as a
 // statement that is no SELECT.
@@ -322,10 +323,10 @@ func splitOptions(rest string) (options, inner string, ok bool) {
 	return options, rest[len(options):], options != ""
 }
 
-var leading = compiled(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
+var leading = pattern.Of(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
 
 // token matches a comment, a quoted text or name, a word, or a semicolon.
-var token = compiled(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
+var token = pattern.Of(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
 
 // bareWords returns the statement's words and semicolons in capitals, without comments and quoted texts.
 func bareWords(sql string) (words []string) {

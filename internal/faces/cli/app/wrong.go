@@ -3,13 +3,13 @@ package app
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 )
@@ -53,12 +53,12 @@ func wrongFlag(c *cobra.Command, err error) error {
 }
 
 // groups are cobra's words for flags that exclude each other or go together.
-var groups = regexp.MustCompile(`^if any flags in the group \[(.*)\] are set ` +
+var groups = pattern.Of(`^if any flags in the group \[(.*)\] are set ` +
 	`(?:none of the others can be; \[(.*)\] were all set|they must all be set; missing \[(.*)\])$`)
 
 // wordGroups says the same as other errors do.
 func wordGroups(err error) error {
-	found := groups.FindStringSubmatch(err.Error())
+	found := groups().FindStringSubmatch(err.Error())
 	switch {
 	case found == nil:
 		return err

@@ -3,13 +3,13 @@ package ask
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	typed "github.com/memgauge/memgauge/internal/base/prompt"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
@@ -145,7 +145,7 @@ const (
 )
 
 // dottedPath is what may be evaluated for Tab: names and attributes, no calls.
-var dottedPath = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
+var dottedPath = pattern.Of(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 
 // pythonNames asks the live trainer for names that begin as typed. It is an eval as any other, and stands among the
 // session's events.
@@ -156,7 +156,7 @@ func (p *talk) pythonNames(ctx context.Context, dotted string) (list []string) {
 	base, part, code := "", dotted, ""
 	if i := strings.LastIndexByte(dotted, '.'); i >= 0 {
 		base, part = dotted[:i], dotted[i+1:]
-		if !dottedPath.MatchString(base) {
+		if !dottedPath().MatchString(base) {
 			return nil
 		}
 		code = fmt.Sprintf(attributesCode, base, strconv.Quote(part))

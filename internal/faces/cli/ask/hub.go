@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -109,14 +109,14 @@ func (k *hubLake) engine(o QueryOptions, sql string) (querier, error) {
 }
 
 var (
-	word   = regexp.MustCompile(`[a-z_][a-z0-9_]*`)
-	quoted = regexp.MustCompile(`'[^']*'|--[^\n]*`)
+	word   = pattern.Of(`[a-z_][a-z0-9_]*`)
+	quoted = pattern.Of(`'[^']*'|--[^\n]*`)
 )
 
 // inLake says whether a statement is about tables that nodes ship, and about no others. Words decide: a column that is
 // called like a table of live sessions sends the question to the sessions, which have all tables.
 func inLake(sql string) bool {
-	words := word.FindAllString(quoted.ReplaceAllString(strings.ToLower(sql), " "), -1)
+	words := word().FindAllString(quoted().ReplaceAllString(strings.ToLower(sql), " "), -1)
 	shipped := false
 	for _, t := range table.All {
 		_, bare, named := strings.Cut(t.View, ".")

@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -27,9 +27,9 @@ const (
 type lock map[string]string
 
 var (
-	pinned   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*(===?|@)\s*(\S.*)$`)
-	joiners  = regexp.MustCompile(`[-_.]+`)
-	comments = regexp.MustCompile(`\s+#.*$`)
+	pinned   = pattern.Of(`^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*(===?|@)\s*(\S.*)$`)
+	joiners  = pattern.Of(`[-_.]+`)
+	comments = pattern.Of(`\s+#.*$`)
 )
 
 // readLock reads a file as pip freeze writes it: name==version or name @ address on each line.
@@ -49,17 +49,17 @@ func readLock(path string) (lock, error) {
 	l := lock{}
 	joined := strings.ReplaceAll(strings.ReplaceAll(string(text), "\r\n", "\n"), "\\\n", " ")
 	for i, line := range strings.Split(joined, "\n") {
-		line = strings.TrimSpace(comments.ReplaceAllString(line, ""))
+		line = strings.TrimSpace(comments().ReplaceAllString(line, ""))
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		line, _, _ = strings.Cut(line, " --hash") // one package at a time is installed from two files
-		m := pinned.FindStringSubmatch(line)
+		m := pinned().FindStringSubmatch(line)
 		if m == nil {
 			return nil, remedy.Add(fmt.Errorf("%s:%d: %q is no package with its version", path, i+1, line),
 				"pip freeze > FILE writes one with all packages of an environment")
 		}
-		l[strings.ToLower(joiners.ReplaceAllString(m[1], "-"))] = strings.TrimSpace(line)
+		l[strings.ToLower(joiners().ReplaceAllString(m[1], "-"))] = strings.TrimSpace(line)
 	}
 	if len(l) > maxPackages {
 		return nil, fmt.Errorf("read %s: more than %d packages", path, maxPackages)

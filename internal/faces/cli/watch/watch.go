@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/internal/base/chart"
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -66,13 +66,13 @@ func (o *watchOptions) addPlot(f *pflag.FlagSet) {
 	f.Lookup("plot").NoOptDefVal = "memgauge-" + o.tool + ".png"
 }
 
-var deviceName = regexp.MustCompile(`^(?i:[0-9]+|host|cpu|(cuda|gpu):?[0-9]+)$`)
+var deviceName = pattern.Of(`^(?i:[0-9]+|host|cpu|(cuda|gpu):?[0-9]+)$`)
 
 // take interprets positional arguments: more devices after `--devices 0`, and the file after `--plot`.
 func (o *watchOptions) take(c *cobra.Command, args []string) error {
 	for _, arg := range args {
 		switch {
-		case c.Flags().Changed("devices") && deviceName.MatchString(arg):
+		case c.Flags().Changed("devices") && deviceName().MatchString(arg):
 			o.devices = append(o.devices, arg)
 		case o.plot != "" && filepath.Ext(arg) != "":
 			o.plot = arg

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/probe/gpu"
 )
@@ -24,7 +24,7 @@ type Backend struct {
 
 var vendors = map[string]string{"0x1002": "amd", "0x8086": "intel"}
 
-var card = regexp.MustCompile(`^card[0-9]+$`)
+var card = pattern.Of(`^card[0-9]+$`)
 
 // Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is
 // reported; nil is none.
@@ -37,7 +37,7 @@ func Open(root string, pids func() []int) *Backend {
 	entries, _ := os.ReadDir(dir) // no such directory: no devices
 	var names []string
 	for _, e := range entries {
-		if card.MatchString(e.Name()) {
+		if card().MatchString(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -177,12 +177,12 @@ func (d *device) sensors(u *model.GPUUtilization) {
 	}
 }
 
-var rasCount = regexp.MustCompile(`(?m)^(ue|ce): *([0-9]+)`)
+var rasCount = pattern.Of(`(?m)^(ue|ce): *([0-9]+)`)
 
 // ras reads amdgpu's error counts of the memory controller.
 func (d *device) ras() (corrected, uncorrected int64) {
 	corrected, uncorrected = model.Null, model.Null
-	for _, m := range rasCount.FindAllStringSubmatch(line(filepath.Join(d.path, "ras", "umc_err_count")), -1) {
+	for _, m := range rasCount().FindAllStringSubmatch(line(filepath.Join(d.path, "ras", "umc_err_count")), -1) {
 		n, err := strconv.ParseInt(m[2], 10, 64)
 		if err != nil {
 			continue
