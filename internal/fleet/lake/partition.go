@@ -91,7 +91,8 @@ func parse(name string) (p parsed, ok bool) {
 	}
 	p.hour = hour{table, job, begin}
 	last := parts[len(parts)-1]
-	if !tableForm().MatchString(table) || frame.CheckName("file", last) != nil || !strings.HasPrefix(name, p.hour.dir()) {
+	if !tableForm().MatchString(table) || frame.CheckName("file", last) != nil ||
+		!strings.HasPrefix(name, p.hour.dir()) {
 		return p, false // a listing of S3 is a stranger's word: names become paths on this machine
 	}
 	number := ""

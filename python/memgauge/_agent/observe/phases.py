@@ -4,9 +4,8 @@ as it ends; where they rose within it, an event `peak` says to what (a), what wa
 and from which line of the program. Events `phase` and `phase over` stand around the phases themselves, so that a
 process which was killed within one shows it.
 
-- Functions that save are noticed by their code objects, as Module.__call__ is (hooks.py): the new code has the same
-  parameters, and is there only for what happens once in many steps. state_dict() is where a copy of the weights begins
-  that is saved later in the same step.
+- Functions that save are noticed by their code objects (around.py): for what happens once in many steps. state_dict()
+  is where a copy of the weights begins that is saved later in the same step.
 - An evaluation lasts from Module.eval() to the first call of a module in training mode: module calls are watched
   meanwhile, and the first one tells whether gradients are on.
 - torch.compile calls back before it traces, and after it (torch/_dynamo/callback.py, 2.4 and newer).
@@ -14,12 +13,12 @@ process which was killed within one shows it.
 import os
 import sys
 from _thread import get_ident
-from types import CodeType, FunctionType
+from types import FunctionType
 
 from .. import state, torchhook
 from ..gauges import oom
 from ..record._spec import CODE_COMPILATION, CODE_EVALUATION, CODE_FIRST_STEP, CODE_SAVING
-from .hooks import copy_of
+from .around import Noticed
 from .sampling import SAMPLED
 
 HOST = -1
@@ -33,82 +32,6 @@ FRAMES = 200            # that are searched for a line of the program
 
 SAVERS = (("torch", "save"), ("safetensors.torch", "save_file"), ("safetensors.torch", "save"),
           ("torch.distributed.checkpoint", "save"), ("torch.distributed.checkpoint", "async_save"))
-
-# Found through names in the library's module, as in hooks.py, and out of the way while torch.compile traces: what it
-# makes of a function is then what it would make without us.
-SOURCE = """
-def outer({free}):
-    def {name}({parameters}):
-        try:
-            _memgauge_now = {ours}
-        except NameError:
-            return {again}({arguments})
-        if _memgauge_now[0]():
-            return _memgauge_now[1]({arguments})
-        return _memgauge_now[2]({arguments})
-        if 0: ({free})
-"""
-
-
-def _again(function, owner, name):
-    """What stands for the function itself within it: it is called by a thread that was just entering ours when the names
-    went."""
-    space = function.__globals__
-    if space.get(owner) is not None:
-        return owner + "." + name
-    if space.get(name) is function:
-        return name
-    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        if isinstance(cell.cell_contents, FunctionType):
-            return free      # it is a wrapper, of this
-    raise ValueError("nothing stands for it in its module")
-
-
-def _same_shape(code, ours, again):
-    """Code with the parameters and free variables of another's, which calls what stands as `ours` in its globals."""
-    names, count, only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
-    positional, keywords = names[:count], names[count:count + only]
-    rest = list(names[count + only:])
-    star = "*" + rest.pop(0) if code.co_flags & 4 else "*" if keywords else ""
-    double = "**" + rest.pop(0) if code.co_flags & 8 else ""
-    parameters = list(positional)
-    if getattr(code, "co_posonlyargcount", 0):
-        parameters.insert(code.co_posonlyargcount, "/")
-    arguments = list(positional) + ([star] if len(star) > 1 else []) + ["%s=%s" % (k, k) for k in keywords]
-    parameters += ([star] if star else []) + list(keywords)
-    if double:
-        parameters.append(double)
-        arguments.append(double)
-    space = {}
-    exec(compile(SOURCE.format(free=", ".join(code.co_freevars), name=code.co_name, parameters=", ".join(parameters),
-                               arguments=", ".join(arguments), ours=ours, again=again), code.co_filename, "exec"), space)
-    made = next(c for c in space["outer"].__code__.co_consts if isinstance(c, CodeType))
-    if made.co_freevars != code.co_freevars:
-        raise ValueError("free variables in another order")
-    named = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
-    return made.replace(co_firstlineno=code.co_firstlineno, **named)
-
-
-class Noticed:
-    """A function of a library, whose calls go through around(plain, args, kwargs). Its code is exchanged, so that it is
-    found whoever has imported it."""
-
-    def __init__(self, function, owner, name, around, dynamo):
-        self.function, self.original = function, function.__code__
-        plain = copy_of(function)
-
-        def through(*args, **kwargs):
-            return around(plain, args, kwargs)
-
-        self.name = "_memgauge_around_" + name
-        self.ours = _same_shape(self.original, self.name, _again(function, owner, name))
-        function.__globals__[self.name] = dynamo.compiling, plain, dynamo.skip(through)
-        function.__code__ = self.ours
-
-    def off(self):
-        if self.function.__code__ is self.ours:
-            self.function.__code__ = self.original
-        self.function.__globals__.pop(self.name, None)
 
 
 class Phase:
