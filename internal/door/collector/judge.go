@@ -61,10 +61,8 @@ func (j *judge) run(ctx context.Context) {
 			training, spent, due = true, 0, time.Time{}
 			j.began = time.Now()
 		}
-		if j.o.Rests() && (training || time.Since(j.began) >= idleMaps) {
-			j.classes.look(ctx, j.o, time.Since(j.began)) // what is read of the maps can't wait for a verdict
-		}
-		if training && j.o.Rests() { // nobody has asked
+		if training && j.o.Rests() { // nobody has asked: what is read of the maps alone can't wait for a verdict
+			j.classes.look(ctx, j.o, time.Since(j.began))
 			continue
 		}
 		if time.Now().Before(due) {

@@ -3,20 +3,7 @@ package collector
 import (
 	"testing"
 	"time"
-
-	"github.com/memgauge/memgauge/internal/judge/detect"
 )
-
-// TestImportsAreNotJudged: until a program that makes no step can be judged, none is looked at, which would open the
-// database. Imports of ten seconds, as a crowded machine has them, are followed by a training.
-func TestImportsAreNotJudged(t *testing.T) {
-	if idleLook < detect.MinSeconds*time.Second {
-		t.Errorf("the first look comes after %s, but a growth must have lasted %d s", idleLook, detect.MinSeconds)
-	}
-	if again := idleLook + lookAfter(0, idleLook); again > 2*detect.MinSeconds*time.Second {
-		t.Errorf("the second look comes after %s only", again)
-	}
-}
 
 // TestPause: looks come at once while a training is young, as many as what is saved up for them pays, take a small part
 // of a core in the long run however much each costs, and never stop.

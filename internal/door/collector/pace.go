@@ -1,10 +1,6 @@
 package collector
 
-import (
-	"time"
-
-	"github.com/memgauge/memgauge/internal/judge/detect"
-)
+import "time"
 
 // What the collector does without a request counts in the session's budget: half a percent of a core once a run is old,
 // and some hundred milliseconds of CPU time at its beginning. Its work becomes rarer with the age of the run: readings
@@ -16,10 +12,8 @@ const (
 	sparse     = 20                     // samples are a twentieth of the age apart, up to the session's interval
 
 	firstLook = 500 * time.Millisecond // half a second of short steps is what a verdict needs at least; …
-	// … before the first step a program is judged by time, and not by its imports: a look before it can tell anything
-	// would only open the database, while the training that is about to begin shares its core with us
-	idleLook  = (detect.MinSeconds + 2) * time.Second
-	idleMaps  = 10 * time.Second       // its maps are read sooner, since they go with it
+	// … before the first step a program is judged by time, for which a verdict takes 20 s, and not by its imports
+	idleLook  = 10 * time.Second
 	lookShare = 500                    // looks take at most this part of a core in the long run, …
 	lookSaved = 200 * time.Millisecond // … and so much CPU time at once, since a short run needs its verdicts soon
 	// the next look comes when the run is a third older: each one is a chance of a false alarm, too
