@@ -1,7 +1,7 @@
 """Readings of memory, each by the cheapest way and not more often than the cost of its last reading allows.
 
 Costs on a 2-core machine, in µs: statm by pread 1.6, getrusage 1.0, mallinfo2 0.4 to 300,000 (it walks the free lists:
-glibc malloc/malloc.c, int_mallinfo), sys.getallocatedblocks 22 to 100, torch's own CUDA counters 0.2 when indexed raw.
+glibc malloc/malloc.c, int_mallinfo), sys.getallocatedblocks 22 to 38, torch's own CUDA counters 0.2 when indexed raw.
 """
 import os
 import sys
@@ -17,8 +17,6 @@ MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
 BOOST = 3  # … by so much at most: half of the budget, for half a minute where a reading takes 4 ms
-FEWER = 24  # readings that a run has meanwhile, however dear they are on a crowded machine: …
-MOST = 6  # … by so much sooner at most, which is the budget, for some seconds where a reading takes 1 ms
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 FAR = 10  # times the limit: one such reading is enough for …
 HEAP_REST = 60_000_000_000  # ns until such a heap is read again: it may have been emptied
@@ -51,8 +49,7 @@ class Gate:
         self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # the assumed cost of the next one
         wait = self.usual / share
         if self.early and not slow:
-            age = at - self.began
-            wait = min(wait, max(wait / BOOST, age / DENSITY), max(wait / MOST, age / FEWER))
+            wait = min(wait, max(wait / BOOST, (at - self.began) / DENSITY))
         if far:
             wait = max(wait, HEAP_REST)
         self.due = at + int(wait)
@@ -66,7 +63,6 @@ class Host:
         self.fd, self.known = -1, None
         self.heap_gate = Gate(MALLOC_PART, HEAP_LIMIT, early=True)
         self.blocks_gate = Gate(BLOCKS_PART, early=True)
-        self.took = 0  # ns of CPU time of the last readings of the heap and of Python's blocks
         self._mallinfo = False
         self._usage = None
 
@@ -127,21 +123,16 @@ class Host:
         if not self.heap_due(at):
             return None
         in_use = held = NOT_TAKEN
-        start, self.took = now(), 0
+        start = now()
         mallinfo = self.mallinfo() if self.heap_gate.open(at) else None
         if mallinfo:
             before = cpu_now()  # a preempted reading says nothing of the heap
             info = mallinfo()
             in_use, held = info.uordblks + info.hblkhd, info.arena + info.hblkhd
-            self.took = cpu_now() - before
-            self.heap_gate.took(at, self.took, budget, beside)
-        blocks = NOT_TAKEN
-        if self.blocks_gate.open(at):
-            before = cpu_now()
-            blocks = sys.getallocatedblocks()
-            took = cpu_now() - before
-            self.took += took
-            self.blocks_gate.took(at, took, budget, 0 if mallinfo else beside)
+            self.heap_gate.took(at, cpu_now() - before, budget, beside)
+        before = cpu_now()
+        blocks = sys.getallocatedblocks()    # with each: its own gate lets it through where the heap's is slow
+        self.blocks_gate.took(at, cpu_now() - before, budget)
         return in_use, held, blocks, now() - start
 
     def mallinfo(self):

@@ -18,18 +18,25 @@ class Counter:
         acquire, release = lock.acquire, lock.release
 
         def _optimizer_step_code(self):
-            nonlocal count, recorded, last, record_at
-            if id(self) != solo:
+            nonlocal count
+            if id(self) == solo:
+                count += 1
+                if count >= target:
+                    due()
+                elif count >= record_at:
+                    record()
+            else:
                 other(self)
-                return
-            count += 1
-            if count >= target:
-                due()
-            elif count >= record_at and acquire(False):     # else the control thread writes one: the next will do
+
+        def record():
+            """Writes a record without gauges. If the control thread is writing one just now, the next step's record
+            will do."""
+            nonlocal recorded, last, record_at
+            if acquire(False):
                 try:
                     at = now()
                     number = count - offset
-                    write(number - recorded, number, cost, at - last, at)
+                    write(0, number - recorded, number, cost, at - last, None, at)
                     recorded, last, record_at = number, at, count + every
                 finally:
                     release()
@@ -48,9 +55,9 @@ class Counter:
             nonlocal recorded, last, cost, offset
             recorded, last, cost, offset = number, at, agent_ns, base
 
-        def into(bare_step):
+        def into(step):
             nonlocal write
-            write = bare_step
+            write = step
 
         self.hook, self.add, self.plan, self.told, self.into = _optimizer_step_code, add, plan, told, into
         self.get = lambda: count

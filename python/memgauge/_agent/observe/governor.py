@@ -82,7 +82,6 @@ class Governor:
         self.own = Median()  # what the hooks' own clock said
         self.record = Typical()  # writing a step record
         self.look = Typical()  # all that is done at a step whose record carries the gauges, but for the heap
-        self.around = Typical()  # all that a reading of the heap brings with it, but for the look
 
     @property
     def all(self):

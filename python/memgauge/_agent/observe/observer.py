@@ -200,7 +200,7 @@ class Observer(Forwards, Sampling, StepRecords):
                     self._stop_looking()
                 return False
             self.names.reset(self.ring.name)
-            self.counter.into(self.ring.bare_step)
+            self.counter.into(self.ring.step)
             # opens and imports: not what readings cost
             self.host.memory(), self.host.max_resident(), self.host.mallinfo()
             self.costs.since = now()

@@ -27,15 +27,14 @@ class StepRecords:
         # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
         # gone.
         reading = not flush and (self.phase == IDLE or self.governor.all) and self.host.heap_due(at)
-        due = number >= self.gauges_at or flush
-        self.gauged = due or reading
+        self.gauged = number >= self.gauges_at or flush or reading
         if self.gauged:
             self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
             host = self._host()
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
         if reading:
-            self._heap(at, number, 0 if due else self.governor.look.value)
+            self._heap(at, number)
         wrote = now()
         flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference
             else 0)
@@ -69,9 +68,9 @@ class StepRecords:
                 from ..gauges import oom
                 oom.caught(device, failures)
 
-    def _heap(self, at, number, beside):
+    def _heap(self, at, number):
         begin, cpu = now(), cpu_now()
-        reading = self.host.heap(at, self.governor.budget, beside + self.governor.around.value)
+        reading = self.host.heap(at, self.governor.budget, 0 if self.gauged else self.governor.look.value)
         if reading is None:
             return
         in_use, held, blocks, cost = reading
@@ -79,5 +78,4 @@ class StepRecords:
         full, self.gc_full = counts[-1] - self.gc_full, counts[-1]
         self.ring.heap(0, min(full, 0xFFFF), number, sum(counts) & 0xFFFFFFFF, in_use, held, blocks, cost, ts=at)
         self.heap_cost, self.heap_cpu = now() - begin, cpu_now() - cpu
-        self.governor.around.add(self.heap_cpu - self.host.took)
         self.costs.add("heap", self.heap_cost)

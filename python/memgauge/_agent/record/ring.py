@@ -7,7 +7,7 @@ import time
 
 from ..pipe import LOW, identity, same
 from . import _spec as S, redact
-from .slots import Slots, bare_step_writer, clock, step_writer, trace_writer
+from .slots import Slots, clock, step_writer, trace_writer
 
 SMALL = (256, 16 << 10)     # slots, bytes of names: a process that may never train
 LARGE = (65536, 1 << 20)    # 4 MiB: 650 sampled steps of 50 modules; 1 MiB: 10,000 names of 100 bytes
@@ -25,7 +25,7 @@ def start_ticks():
 class Ring:
     """An open ring. trace and step are closures over its memory: a method call would look everything up again."""
 
-    __slots__ = ("path", "generation", "large", "pid", "start", "name", "trace", "step", "bare_step", "put", "errors",
+    __slots__ = ("path", "generation", "large", "pid", "start", "name", "trace", "step", "put", "errors",
                  "_lost", "_map", "_fd", "_words", "_halves", "_slots", "_names", "__weakref__")
 
     def __init__(self, place, generation=0, large=False, info=(), identity=None):
@@ -59,7 +59,6 @@ class Ring:
         self._write_header(slots, names, info)
         core = Slots(self._slots, self._words, slots, self._lost, self.errors)
         self.put, self.trace, self.step = core.put, trace_writer(core), step_writer(core)
-        self.bare_step = bare_step_writer(core, self.step)
         self.name = _interner(self._names, self._words, names)
         self._words[S.OFF_STATE >> 3] = S.STATE_LIVE
 

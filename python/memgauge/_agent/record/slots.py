@@ -150,35 +150,7 @@ def step_writer(core):
     return step
 
 
-def bare_step_writer(core, step):
-    """The same for a step without gauges, of which nothing is sampled: what a training pays for most of its steps. In
-    one that has emptied the caches each line of ours counts."""
-    pack, slots, words, mask = S.STEP_END_STRUCT.pack_into, core.slots, core.words, core.mask
-    take, give, waiting, drain, errors = core.token.pop, core.token.append, core.waiting, core.drain, core.errors
-    at, room = HEAD, S.STEP_END_ROOM
-
-    def bare_step(steps, number, agent_ns, duration, ts):
-        try:
-            take()
-        except IndexError:
-            step(0, steps, number, agent_ns, duration, None, ts)
-            return
-        try:
-            seq = words[at] + 1
-            pack(slots, (seq & mask) << 6, seq, ts, 10, 0, steps, number, agent_ns, duration, room,
-                 (seq * 0x9E3779B1 ^ ts) & 0xFFFFFFFF)
-            words[at] = seq
-        except Exception:
-            errors[0] += 1
-        finally:
-            give(1)
-        if waiting:
-            drain()
-
-    return bare_step
-
-
-_names_of_writers = frozenset(("trace", "step", "bare_step", "put", "drain", "_write"))
+_names_of_writers = frozenset(("trace", "step", "put", "drain", "_write"))
 
 
 def _is_writer(frame):
