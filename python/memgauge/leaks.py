@@ -248,4 +248,4 @@ def _report(detector, check, devices, findings):
             "suspected_sources": [],
             "description": "%s %+.3g MiB/s" % (f["memory"], f["rate_mb_per_second"])} for f in leaks],
         "recommendations": ["run it with `memgauge run -- python …`: that tells what holds the memory"] * bool(leaks),
-        "findings": findings, "warnings": []}
+        "findings": findings, "warnings": [], "peaks": []}

@@ -32,7 +32,7 @@ func TestLeakJSON(t *testing.T) {
 		"schema_version": "number", "timestamp": "string", "verdict": "string", "class": "string or null",
 		"confidence": "number or null", "steps": "number",
 		"monitoring_summary": "object", "devices": "object", "leak_events": "array", "recommendations": "array",
-		"findings": "array", "warnings": "array",
+		"findings": "array", "warnings": "array", "peaks": "array",
 		"session": "string", "missing": "string or null", "steps_missing": "number or null",
 		"seconds": "number or null", "seconds_missing": "number or null"}
 	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string",
