@@ -35,7 +35,7 @@ class _Absent:
     def skip(self, *_, **__):
         pass
 
-    put = remove = shut = forget = compiled = skip
+    put = remove = shut = forget = compiled = step_ended = first_forward = reset = skip
 
 
 class _NoCuda:
@@ -52,7 +52,7 @@ class Loop(Observer):
         self.errors = self.trains_on = 0
         self.removed = False
         self.host, self.cuda, self.names = Host(), _NoCuda(), Names()
-        self.dynamo = self.ends = self.gate = self.starts = self.compiles = _Absent()
+        self.dynamo = self.ends = self.gate = self.starts = self.compiles = self.phases = _Absent()
         self._start()
 
 
