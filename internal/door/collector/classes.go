@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/owner"
 	"github.com/memgauge/memgauge/internal/door/picture"
 	"github.com/memgauge/memgauge/internal/door/service"
@@ -84,7 +85,7 @@ func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Pro
 // memory of all, in bytes.
 func sampled(o *owner.Owner) (list []classed, total int64) {
 	rows := o.Newest()
-	slices.SortFunc(rows, func(a, b model.ProcessMemory) int { return cmp.Compare(b.RSS, a.RSS) })
+	order.By(rows, func(a, b model.ProcessMemory) int { return cmp.Compare(b.RSS, a.RSS) })
 	for i := range rows {
 		r := &rows[i]
 		total += max(r.Anon, 0)

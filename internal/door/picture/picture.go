@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/probe/proc"
 )
 
@@ -132,7 +133,7 @@ func take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) (p
 			p.Processes = append(p.Processes, one)
 		}
 	}
-	slices.SortStableFunc(p.Processes, func(a, b Process) int { return cmp.Compare(weight(b), weight(a)) })
+	order.Stable(p.Processes, func(a, b Process) int { return cmp.Compare(weight(b), weight(a)) })
 	counts := memoryOf(cgroup)
 	if counts != nil && before != nil {
 		moved = max(counts.Current-before.Current, before.Current-counts.Current)

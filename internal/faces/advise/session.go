@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/judge/detect"
@@ -180,7 +181,7 @@ func (e *evidence) judge() *Report {
 		r.Notes = append(r.Notes, "no GPU was used: batch size, precision and checkpointing are judged on GPUs only; "+
 			"memgauge estimate says what the script would take of one")
 	}
-	slices.SortStableFunc(r.Advice, func(a, b Advice) int { return cmp.Compare(b.rank, a.rank) })
+	order.Stable(r.Advice, func(a, b Advice) int { return cmp.Compare(b.rank, a.rank) })
 	return r
 }
 

@@ -3,11 +3,11 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/questions"
@@ -142,5 +142,5 @@ func minute(series []*owner) (list []Line) {
 
 // sortBy puts the largest first.
 func sortBy(list []Grower, key func(Grower) int64) {
-	slices.SortStableFunc(list, func(a, b Grower) int { return cmp.Compare(key(b), key(a)) })
+	order.Stable(list, func(a, b Grower) int { return cmp.Compare(key(b), key(a)) })
 }

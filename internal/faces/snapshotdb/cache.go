@@ -11,11 +11,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/record/store"
 )
@@ -118,7 +118,7 @@ func trim(dir, keep string, mostBytes int64, mostFiles int) error {
 		}
 		all = append(all, entry{filepath.Join(dir, e.Name()), info.Size(), info.ModTime()})
 	}
-	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
+	order.By(all, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
 	var bytes int64
 	files := 0
 	for _, e := range all {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 )
@@ -34,7 +35,7 @@ func drawLimits(list []limit, wide, most int) []string {
 	if len(list) > most {
 		left = len(list) - most + 1
 		full := slices.Clone(list)
-		slices.SortStableFunc(full, func(a, b limit) int { return cmp.Compare(b.share(), a.share()) })
+		order.Stable(full, func(a, b limit) int { return cmp.Compare(b.share(), a.share()) })
 		keep := full[:len(full)-left]
 		list = slices.DeleteFunc(slices.Clone(list), func(l limit) bool { return !slices.Contains(keep, l) })
 	}

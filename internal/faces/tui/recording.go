@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	rows "github.com/memgauge/memgauge/internal/formats/model"
@@ -236,7 +237,7 @@ func (r *recording) takeFindings(rows []questions.Finding) {
 		}
 	}
 	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Number; i-- {
-		slices.SortStableFunc(r.judged[i].findings, detect.Compare)
+		order.Stable(r.judged[i].findings, detect.Compare)
 	}
 	if n := len(r.judged) - maxJudged; n > 0 {
 		r.judged = slices.Delete(r.judged, 0, n)
@@ -272,7 +273,7 @@ func (r *recording) alive(t int64) (list []*process) {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, func(a, b *process) int { return cmp.Compare(a.pid, b.pid) })
+	order.By(list, func(a, b *process) int { return cmp.Compare(a.pid, b.pid) })
 	return list
 }
 

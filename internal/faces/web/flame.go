@@ -3,8 +3,8 @@ package web
 import (
 	"cmp"
 	"context"
-	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/formats/flame"
@@ -39,7 +39,7 @@ func burnedOf(g *flame.Graph, most int) *burned {
 func burn(n *flame.Node, least int64, left *int) *burned {
 	*left--
 	v := &burned{Name: n.Name, File: n.File, Line: n.Line, Bytes: n.Value, Before: n.Before, Blocks: n.Blocks}
-	slices.SortStableFunc(n.Children, func(a, b *flame.Node) int {
+	order.Stable(n.Children, func(a, b *flame.Node) int {
 		return cmp.Compare(max(b.Value, b.Before), max(a.Value, a.Before))
 	})
 	for _, c := range n.Children {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 )
@@ -135,7 +136,7 @@ func (r *ranks) fill(members []Member, cells [][]rankCell) {
 			}
 		}
 	}
-	slices.SortStableFunc(r.list, func(a, b rankRow) int { return a.Rank - b.Rank })
+	order.Stable(r.list, func(a, b rankRow) int { return a.Rank - b.Rank })
 }
 
 // told is how a session tells of its ranks: in stretches of w steps, up to the last.

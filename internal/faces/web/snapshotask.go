@@ -10,9 +10,9 @@ import (
 	"math"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/formats/flame"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
@@ -368,7 +368,7 @@ func momentOf(p pictured) (any, error) {
 		uses[b.Use.String()] = anatomy.Share{Name: b.Use.String(), Bytes: u.Bytes + bytes, Blocks: u.Blocks + 1}
 	})
 	m.Count = len(all)
-	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
+	order.Stable(all, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
 	for _, x := range all[:min(len(all), maxLargest)] {
 		b, _ := p.block(x.id, false)
 		m.Blocks = append(m.Blocks, b)
@@ -376,7 +376,7 @@ func momentOf(p pictured) (any, error) {
 	for _, u := range uses {
 		m.Uses = append(m.Uses, u)
 	}
-	slices.SortFunc(m.Uses, func(a, b anatomy.Share) int {
+	order.By(m.Uses, func(a, b anatomy.Share) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	return m, nil

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -193,7 +194,7 @@ func (s *snapshots) evict(but *shot) {
 			held = append(held, x)
 		}
 	}
-	slices.SortFunc(held, func(a, b *shot) int { return a.last.Compare(b.last) })
+	order.By(held, func(a, b *shot) int { return a.last.Compare(b.last) })
 	for _, x := range held {
 		if len(held) < maxSnapshots {
 			return

@@ -3,8 +3,8 @@ package web
 import (
 	"context"
 	"fmt"
-	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/picture"
 	"github.com/memgauge/memgauge/internal/door/questions"
@@ -56,7 +56,7 @@ func where(ctx context.Context, s api.Session, q params) (any, error) {
 	for name, d := range w.Devices {
 		root.Children = append(root.Children, deviceNode(name, d))
 	}
-	slices.SortFunc(root.Children[1:], func(a, b *node) int { return int(b.Bytes - a.Bytes) })
+	order.By(root.Children[1:], func(a, b *node) int { return int(b.Bytes - a.Bytes) })
 	return picked{Of: w.Of, Root: root}, nil
 }
 

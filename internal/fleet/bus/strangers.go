@@ -3,9 +3,10 @@ package bus
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Bounds of the connections that have not shown a token yet. Each lasts 5 s at most, which TLS across an ocean may
@@ -60,7 +61,7 @@ func beyond(list []*server.ConnInfo) (out []*server.ConnInfo) {
 		if len(of) <= share {
 			continue
 		}
-		slices.SortFunc(of, func(a, b *server.ConnInfo) int { return cmp.Compare(a.Cid, b.Cid) })
+		order.By(of, func(a, b *server.ConnInfo) int { return cmp.Compare(a.Cid, b.Cid) })
 		out = append(out, of[:len(of)-share]...)
 	}
 	return out

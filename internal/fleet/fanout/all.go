@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 )
 
@@ -259,5 +260,5 @@ func finished(one Answer) Answer {
 
 // Sort orders answers by job, node and start.
 func Sort(list []Answer) {
-	slices.SortFunc(list, func(a, b Answer) int { return compare(a.Session, b.Session) })
+	order.By(list, func(a, b Answer) int { return compare(a.Session, b.Session) })
 }

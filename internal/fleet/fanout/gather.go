@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 )
@@ -132,7 +133,7 @@ func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing
 			list = append(list, *p.Session)
 		}
 	})
-	slices.SortFunc(list, compare)
+	order.By(list, compare)
 	return list, missing, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -314,7 +315,7 @@ func (r *roster) list(now time.Time) []fanout.Node {
 	for _, n := range r.nodes {
 		list = append(list, n.now(now))
 	}
-	slices.SortFunc(list, func(a, b fanout.Node) int { return strings.Compare(a.Name, b.Name) })
+	order.By(list, func(a, b fanout.Node) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

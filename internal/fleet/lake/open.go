@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/trust"
@@ -147,7 +148,7 @@ func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, 
 				len(files), maxFiles), "narrow it with --since or --job; `memgauge lake merge WHERE` makes one "+
 				"file of an hour's; --engine trino reads any number")
 		}
-		slices.SortFunc(files, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+		order.By(files, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 		for _, f := range files {
 			bytes += f.size
 		}

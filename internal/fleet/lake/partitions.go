@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/table"
 	"github.com/memgauge/memgauge/internal/record/store"
 )
@@ -49,7 +49,7 @@ func Partitions(ctx context.Context, location string) ([]Partition, error) {
 	for _, x := range seen {
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b Partition) int { return strings.Compare(a.Dir, b.Dir) })
+	order.By(list, func(a, b Partition) int { return strings.Compare(a.Dir, b.Dir) })
 	return list, nil
 }
 
@@ -133,6 +133,6 @@ func StatusOf(ctx context.Context, location string) ([]Status, error) {
 		s.Begin, s.End = s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)
 		list = append(list, *s)
 	}
-	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Job, b.Job) })
+	order.By(list, func(a, b Status) int { return strings.Compare(a.Job, b.Job) })
 	return list, nil
 }

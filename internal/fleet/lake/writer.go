@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
@@ -327,7 +327,7 @@ func (w *Writer) former(ctx context.Context, table string) (map[string]bool, err
 
 // file makes one file durable and returns what it holds. The rows of a job lie together.
 func (w *Writer) file(ctx context.Context, h hour, generation int, pieces []piece) (ledger, error) {
-	slices.SortStableFunc(pieces, func(a, b piece) int {
+	order.Stable(pieces, func(a, b piece) int {
 		return cmp.Or(strings.Compare(a.job, b.job), strings.Compare(a.stream, b.stream))
 	})
 	rows := ledger{}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Source is where the rows of a job lie: tables in SQL that have a column node.
@@ -134,7 +136,7 @@ func (h *Held) Judge() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := slices.Collect(maps.Keys(h.nodes))
-	slices.SortFunc(names, func(a, b string) int {
+	order.By(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(h.nodes[a].reach(), h.nodes[b].reach()), strings.Compare(a, b))
 	})
 	all := h.joined(names)

@@ -11,8 +11,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // maxBytes bounds a profile, unpacked. JAX folds buffers of the same stack into one sample of some hundred bytes, so
@@ -132,7 +133,7 @@ func (f *file) profile(data []byte) (*Profile, error) {
 		}
 		p.Devices = append(p.Devices, d)
 	}
-	slices.SortFunc(p.Devices, func(a, b Device) int { return cmp.Compare(a.Name, b.Name) })
+	order.By(p.Devices, func(a, b Device) int { return cmp.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
@@ -178,7 +179,7 @@ func device(name string, sites map[Frame]*Site) (Device, error) {
 		}
 		d.Sites = append(d.Sites, *s)
 	}
-	slices.SortFunc(d.Sites, func(a, b Site) int {
+	order.By(d.Sites, func(a, b Site) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Function, b.Function))
 	})

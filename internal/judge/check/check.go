@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // topics are the words of which a file must have one to be of interest: the rules are about nothing else. What has none
@@ -208,7 +210,7 @@ func (f *file) check(rules Selection) (found []Finding, why string) {
 			stepsFor(len(f.src.text)), maxFindings)
 	}
 	found = f.silence(withoutDoubles(found), rules, done)
-	slices.SortStableFunc(found, func(a, b Finding) int {
+	order.Stable(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Rule.ID, b.Rule.ID))
 	})
 	return found, why

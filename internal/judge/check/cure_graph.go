@@ -3,6 +3,8 @@ package check
 import (
 	"cmp"
 	"slices"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // A graph that is kept because a value is made of the one before: a running mean, a sum, a state. Cutting the old value
@@ -43,7 +45,7 @@ func (c *curing) carriers() (list []binding) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b binding) int { return cmp.Compare(a.at.i, b.at.i) })
+	order.By(list, func(a, b binding) int { return cmp.Compare(a.at.i, b.at.i) })
 	return list
 }
 

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // maxAlone is how many fixes are tried one by one, where they can't all be made at once: each needs a parse.
@@ -138,7 +140,7 @@ func parses(data []byte) bool {
 
 // edited is a text with its edits made; their lines end as the text's do.
 func edited(data []byte, edits []Edit) []byte {
-	slices.SortStableFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Start, b.Start) })
+	order.Stable(edits, func(a, b Edit) int { return cmp.Compare(a.Start, b.Start) })
 	end := []byte("\n")
 	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
 		end = []byte("\r\n")

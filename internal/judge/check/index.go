@@ -2,8 +2,9 @@ package check
 
 import (
 	"cmp"
-	"slices"
 	"sort"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Rules ask the same of every node: what stands around it, where a name is used, what a function calls. It is noted
@@ -196,7 +197,7 @@ func (f *file) attrsOf(c *class, name string) []binding {
 			}
 		}
 		for _, list := range all { // a function in a method comes after all of it
-			slices.SortStableFunc(list, func(a, b binding) int { return cmp.Compare(a.at.i, b.at.i) })
+			order.Stable(list, func(a, b binding) int { return cmp.Compare(a.at.i, b.at.i) })
 		}
 		f.index.attrs[c] = all
 	}
@@ -238,7 +239,7 @@ func (f *file) usesIn(name string, n node) (list []node) {
 func (f *file) growths() []growth {
 	if f.index.grows == nil {
 		list := f.findGrowths()
-		slices.SortStableFunc(list, func(a, b growth) int { return cmp.Compare(a.at.i, b.at.i) })
+		order.Stable(list, func(a, b growth) int { return cmp.Compare(a.at.i, b.at.i) })
 		f.index.grown, f.index.grows, f.index.into = list, map[*function][]growth{}, map[int32]bool{}
 		for _, g := range list {
 			fn := f.function(g.at)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 )
@@ -74,7 +75,7 @@ func nearest(text string) string {
 		}
 		return n
 	}
-	slices.SortStableFunc(list, func(a, b Device) int { return cmp.Compare(common(b), common(a)) })
+	order.Stable(list, func(a, b Device) int { return cmp.Compare(common(b), common(a)) })
 	var names []string
 	for _, d := range list[:6] {
 		names = append(names, d.Name)

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/fake"
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Program is a recording made ready to be played at any batch size.
@@ -83,7 +83,7 @@ func (r *Result) Holdings() (out []Holding) {
 			out = append(out, Holding{Category(c), bytes})
 		}
 	}
-	slices.SortFunc(out, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	order.By(out, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return out
 }
 
@@ -185,7 +185,7 @@ func (m *player) lines() {
 			m.out.Lines = append(m.out.Lines, Line{m.Sites[site], bytes})
 		}
 	}
-	slices.SortFunc(m.out.Lines, func(a, b Line) int {
+	order.By(m.out.Lines, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Site, b.Site))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 )
@@ -73,7 +74,7 @@ func (in *Ingester) list(now time.Time) error {
 			in.rings = append(in.rings, in.newRing(name))
 		}
 	}
-	slices.SortFunc(in.rings, compareRings)
+	order.By(in.rings, compareRings)
 	return nil
 }
 

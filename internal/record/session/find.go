@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/probe/proc"
@@ -59,7 +60,7 @@ func Scan() (all []*Session, left []error, err error) {
 			left = append(left, err)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Session) int { return b.Meta.Started.Compare(a.Meta.Started) })
+	order.By(all, func(a, b *Session) int { return b.Meta.Started.Compare(a.Meta.Started) })
 	return all, left, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/secret"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/probe/proc"
@@ -70,7 +71,7 @@ func (s *Session) Processes() []Process {
 		}
 		list = append(list, *p)
 	}
-	slices.SortFunc(list, func(a, b Process) int {
+	order.By(list, func(a, b Process) int {
 		return cmp.Or(-compareBool(a.Torch, b.Torch), cmp.Compare(a.order(), b.order()), cmp.Compare(a.Start, b.Start),
 			cmp.Compare(a.PID, b.PID))
 	})

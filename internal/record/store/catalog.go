@@ -12,6 +12,7 @@ import (
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/formats/table"
@@ -60,7 +61,7 @@ func catalogOf(c *conn) (items []item, err error) {
 			items = append(items, c.oddColumns(x.name)...)
 		}
 	}
-	slices.SortFunc(items, func(a, b item) int {
+	order.By(items, func(a, b item) int {
 		return strings.Compare(a.kind+a.name+a.text, b.kind+b.name+b.text)
 	})
 	return items, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/evidence"
@@ -355,7 +356,7 @@ func (a *commands) measure(ctx context.Context, r *result) error {
 			r.findings[i].Measured = &m
 		}
 	}
-	slices.SortStableFunc(r.findings, func(a, b measured) int {
+	order.Stable(r.findings, func(a, b measured) int {
 		return cmp.Or(cmp.Compare(b.pace(), a.pace()), cmp.Compare(b.size(), a.size()))
 	})
 	return nil

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -141,7 +141,7 @@ func (s session) stacks(ctx context.Context, at string) (list []holding, err err
 				list = append(list, holding{frames[d.Stack], d.Grown})
 			}
 		}
-		slices.SortStableFunc(list, func(a, b holding) int { return cmp.Compare(b.bytes, a.bytes) })
+		order.Stable(list, func(a, b holding) int { return cmp.Compare(b.bytes, a.bytes) })
 		return list, err
 	}
 	holders, err := s.at(ctx, at)

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -162,7 +162,7 @@ func byLine(stacks []change, off map[line]float64) []change {
 			list = append(list, *c)
 		}
 	}
-	slices.SortFunc(list, func(a, b change) int {
+	order.By(list, func(a, b change) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Called, b.Called))
 	})
 	return list
@@ -177,7 +177,7 @@ func byGrowth(list []change) {
 	beyond := func(c change) float64 {
 		return max(0, float64(c.Grown)-beyondAll/two95*float64(c.Noise))
 	}
-	slices.SortStableFunc(list, func(a, b change) int {
+	order.Stable(list, func(a, b change) int {
 		return cmp.Or(cmp.Compare(beyond(b), beyond(a)), cmp.Compare(absolute(b.Grown), absolute(a.Grown)))
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
@@ -178,7 +179,7 @@ func fromMiddle(lo, hi int) (list []int) {
 	}
 	middle := (lo + hi) / 2
 	off := func(i int) int { return max(i-middle, middle-i) }
-	slices.SortStableFunc(list, func(a, b int) int { return off(a) - off(b) })
+	order.Stable(list, func(a, b int) int { return off(a) - off(b) })
 	return list
 }
 

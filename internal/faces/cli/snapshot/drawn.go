@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/base/chart"
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/judge/anatomy"
 	"github.com/memgauge/memgauge/internal/record/sink"
@@ -50,7 +51,7 @@ func (t *categoriesDoc) chart() chart.Chart {
 		Across: "event of the device"}
 	for i, d := range t.Devices {
 		levels := append(append(slices.Clone(d.Levels), d.Highest...), d.Peak)
-		slices.SortFunc(levels, func(a, b anatomy.ClassLevel) int { return cmp.Compare(a.Row, b.Row) })
+		order.By(levels, func(a, b anatomy.ClassLevel) int { return cmp.Compare(a.Row, b.Row) })
 		levels = slices.CompactFunc(levels, func(a, b anatomy.ClassLevel) bool { return a.Row == b.Row })
 		x, below := make([]float64, len(levels)), make([]float64, len(levels))
 		for k, l := range levels {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/source"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
@@ -123,7 +123,7 @@ func (j *job) compare() {
 	j.join()
 	j.sum()
 	j.Text = j.paragraph()
-	slices.SortFunc(j.Each, func(a, b rankVerdict) int { return a.Rank - b.Rank })
+	order.By(j.Each, func(a, b rankVerdict) int { return a.Rank - b.Rank })
 }
 
 // ownVerdict is what a rank's session says of that rank. Memories that say nothing new (a healthy one beside an
