@@ -14,8 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxBytes is the most that Unpack gives: twenty times what the sources are.
-const MaxBytes = 16 << 20
+// maxBytes is the most that Unpack gives: twenty times what the sources are.
+const maxBytes = 16 << 20
 
 // Read returns the sources in a tree, by path. It takes *.py alone: caches may lie beside them where a test has run.
 func Read(tree fs.FS) (map[string]string, error) {
@@ -50,7 +50,7 @@ func Pack(files map[string]string) ([]byte, error) {
 
 // Unpack returns the sources that Pack was given.
 func Unpack(packed []byte) (map[string]string, error) {
-	r, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxBytes), zstd.WithDecoderConcurrency(1))
+	r, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxBytes), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, fmt.Errorf("unpack Python sources: %w", err)
 	}

@@ -118,13 +118,7 @@ func former(t *testing.T, dir string, b frame.Batch) {
 	h := hour{"steps", b.Job, hourAt(&times, 0, time.Now())}
 	one := piece{b.Job, b.Node + "/" + b.Session, b.Session, b.First, rows}
 	path := filepath.Join(dir, filepath.FromSlash(h.dir()), "tier=r0", b.Node+".parquet")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := created(t, path)
 	defer f.Close()
 	if err := writeParquet(f, []piece{one}, ledger{one.stream: {one.span()}}); err != nil {
 		t.Fatal(err)

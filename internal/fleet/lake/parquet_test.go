@@ -56,6 +56,19 @@ func kinds(h frame.Header) frame.Batch {
 	})}
 }
 
+// created is a new file, in a directory that is made for it.
+func created(t testing.TB, path string) *os.File {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // written is a flushed file of two pieces, and what its rows are as text.
 func written(t testing.TB) (path string, want []string) {
 	t.Helper()
@@ -64,13 +77,7 @@ func written(t testing.TB) (path string, want []string) {
 	one := piece{h.Job, h.Node + "/s", "s", 1, b.Rows.Slice(0, 4001)}
 	other := piece{h.Job, h.Node + "/t", "t", 1 << 40, b.Rows.Slice(4001, 9000)}
 	path = filepath.Join(t.TempDir(), "tier=r0", "x.parquet")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := created(t, path)
 	defer f.Close()
 	rows := ledger{}
 	for _, p := range []piece{one, other} {
