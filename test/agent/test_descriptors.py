@@ -11,14 +11,26 @@ from launch import PRELUDE, Home
 # to which somebody has connected.
 HOSTILE = PRELUDE + """
 import resource, select, socket
+from memgauge._agent import frames
+from memgauge._agent.control import server
 TOP = 1200      # higher than any number of ours
 # Room for the program's own, for a client of each, and for what the agent's threads open anew meanwhile.
 resource.setrlimit(resource.RLIMIT_NOFILE, (4 * TOP, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 def ready(thing, ms):
     p = select.poll(); p.register(thing, select.POLLIN)
     return p.poll(ms)
-def take(kind):
+# While the control thread waits in poll: else a file that it has open for a moment (a module, one of /proc) goes, and
+# it closes the program's. What it opens during the call gets a number below those that are still to be closed.
+def close_all():
+    end = time.monotonic() + 20
+    sys.setswitchinterval(1000)     # nobody else runs between the look and the call
+    while frames.innermost_of(state.current.thread.ident).f_code is not server.Control._wait.__code__:
+        assert time.monotonic() < end, "the control thread does not rest"
+        time.sleep(.001)
     os.closerange(3, TOP)
+    sys.setswitchinterval(.005)
+def take(kind):
+    close_all()
     kept = []
     while not kept or kept[-1].fileno() < TOP:
         if kind == "pairs":

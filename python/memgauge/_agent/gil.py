@@ -12,6 +12,8 @@ import os
 import sys
 from time import monotonic
 
+from .pipe import identity, release
+
 SHORT = 1e-5     # s; shorter than the time between two such calls, and not far below what a thread takes to wake up
 LONGEST = 0.25   # s; other threads of the program's switch more often meanwhile
 
@@ -39,12 +41,13 @@ def _set_slack(value):
     """Sets this thread's, and returns what it was; b"" where /proc does not have it, or may not be written to."""
     try:
         fd = os.open("/proc/%d/timerslack_ns" % _thread.get_native_id(), os.O_RDWR | os.O_CLOEXEC)
+        known = identity(fd)
         try:
             before = os.read(fd, 32)
             os.write(fd, value)
             return before
         finally:
-            os.close(fd)
+            release(fd, known)
     except OSError:
         return b""
 

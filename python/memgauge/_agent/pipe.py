@@ -22,7 +22,7 @@ def high(fd):
                 moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
             except (OSError, ValueError):    # the last numbers are taken
                 continue
-            os.close(fd)
+            release(fd, identity(moved))
             return moved
         if fd < LOW:
             raise OSError("no descriptor is free")
@@ -43,6 +43,23 @@ def same(fd, known):
         return fd >= 0 and identity(fd) == known
     except OSError:
         return False
+
+
+def release(fd, known):
+    """Closes a descriptor if it is still that file."""
+    if same(fd, known):
+        os.close(fd)
+
+
+def proc(path, most):
+    """What a small file of /proc says, as bytes, up to `most`: one read. Raises OSError. Its descriptor has a low
+    number for a moment, and the program may close that and take it meanwhile."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    known = identity(fd)
+    try:
+        return os.read(fd, most)
+    finally:
+        release(fd, known)
 
 
 class Sock:
@@ -110,6 +127,5 @@ class Pipe:
         return same(self.reader, self.known) and same(self.writer, self.known)
 
     def close(self):
-        for fd in (self.reader, self.writer):
-            if same(fd, self.known):
-                os.close(fd)
+        release(self.reader, self.known)
+        release(self.writer, self.known)

@@ -17,6 +17,7 @@ import sys
 from time import monotonic, sleep
 
 from . import frames, state, unload
+from .pipe import proc
 
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
 PATIENCE = 2.0       # s; the largest module of ours takes 20 ms where two others want each core
@@ -159,8 +160,7 @@ def start_again(s, thread):
 def signals_of_main():
     """The signals that the main thread blocks: the thread that an attach runs on blocks them all."""
     try:
-        with open("/proc/self/task/%d/status" % os.getpid(), "rb", 0) as f:
-            text = f.read(1 << 16)
+        text = proc("/proc/self/task/%d/status" % os.getpid(), 1 << 16)
         mask = int(text.partition(b"\nSigBlk:")[2].split(None, 1)[0], 16)
     except (OSError, ValueError, IndexError):
         return set()

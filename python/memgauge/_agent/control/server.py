@@ -6,7 +6,7 @@ import struct
 from time import monotonic
 
 from .. import allowance, gil, state, workers
-from ..pipe import Pipe, Sock
+from ..pipe import Pipe, Sock, identity, release
 from .connection import COUNTED, ERROR, HELLO, OK, PONG, STACKS, Connection, encode
 
 MAJOR, MINOR = 1, 2
@@ -309,10 +309,11 @@ def _bind(sock, path):
         return
     directory, name = os.path.split(path)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    known = identity(fd)
     try:
         sock.bind("/proc/self/fd/%d/%s" % (fd, name))
     finally:
-        os.close(fd)
+        release(fd, known)
 
 
 def _is_friend(sock):

@@ -4,6 +4,7 @@ import os
 from time import clock_gettime_ns, monotonic, process_time_ns
 
 from .. import frames, mainthread
+from ..pipe import proc
 from . import hindrance, scope
 
 # s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of
@@ -89,8 +90,7 @@ class Idle:
         """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C
         function was called by the innermost function."""
         try:
-            with open("/proc/self/task/%d/syscall" % os.getpid(), "rb", 0) as f:
-                return f.read(32).split(None, 1)[0]
+            return proc("/proc/self/task/%d/syscall" % os.getpid(), 32).split(None, 1)[0]
         except (OSError, IndexError):
             return b""
 
@@ -113,5 +113,4 @@ def _others_run():
 
 def _state(task):
     """R, S, D, … of a thread of this process: proc_pid_stat(5)."""
-    with open("/proc/self/task/%s/stat" % task, "rb", 0) as f:
-        return f.read(4096).rpartition(b")")[2].split(None, 1)[0]
+    return proc("/proc/self/task/%s/stat" % task, 4096).rpartition(b")")[2].split(None, 1)[0]

@@ -10,7 +10,7 @@ from time import thread_time_ns as cpu_now
 
 from .. import persistent, state
 from ..record._spec import NOT_TAKEN
-from ..pipe import high, identity, same
+from ..pipe import high, identity, release
 
 HEAP_SHARE = 0.2  # average share of the budget for heap readings: no other gauge shows a leak so clearly; …
 MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
@@ -69,8 +69,7 @@ class Host:
     def close(self):
         """Also right in a forked child: its copy of the descriptor shows the parent's memory."""
         fd, self.fd = self.fd, -1
-        if same(fd, self.known):
-            os.close(fd)
+        release(fd, self.known)
 
     def memory(self):
         """(resident, resident - shared) in bytes; NOT_TAKEN twice if /proc/self/statm can't be read."""

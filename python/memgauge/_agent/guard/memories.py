@@ -6,6 +6,8 @@ kernel can't take back: file pages can be dropped or written, so they are not wh
 import os
 import resource
 
+from ..pipe import proc
+
 RESCAN = 10.0        # s: somebody may set a limit, or move the process
 NO_LIMIT = 1 << 50   # v1 writes "no limit" as a number near 2^63
 MAX_TEXT = 1 << 16   # of a file in /proc or /sys/fs/cgroup
@@ -157,15 +159,9 @@ def _upwards(point, path, version):
 
 def _text(path):
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return proc(path, MAX_TEXT).decode("ascii", "replace")
     except OSError:
         return ""
-    try:
-        return os.read(fd, MAX_TEXT).decode("ascii", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
 
 
 def _number(text):

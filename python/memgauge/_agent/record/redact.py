@@ -6,6 +6,8 @@ told by a glance.
 
 import sys
 
+from ..pipe import proc
+
 # characters, or bytes of a command line; a ring keeps half. re holds the GIL: so many take 80 ms at worst
 MAX_TEXT = 4096
 _rules = None    # compiled when first needed: some 20 ms once, on the thread that writes such a text
@@ -36,8 +38,7 @@ def command_line():
     """This process's, without its secrets, and longer than a ring keeps it: a secret that was cut may not be known for
     one."""
     try:
-        with open("/proc/self/cmdline", "rb", 0) as f:
-            arguments = f.read(MAX_TEXT).decode("utf-8", "replace").rstrip("\0").split("\0")
+        arguments = proc("/proc/self/cmdline", MAX_TEXT).decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:     # a root directory without /proc
         arguments = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
     return " ".join(args(arguments))

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from ..pipe import LOW, identity, same
+from ..pipe import LOW, identity as file_identity, proc, release, same
 from . import _spec as S, redact
 from .slots import Slots, clock, step_writer, trace_writer
 
@@ -18,8 +18,7 @@ MAX_VALUE = 1000            # characters of an info line's value: argv's limit i
 
 def start_ticks():
     """Field 22 of /proc/self/stat; the name in field 2 may hold spaces and brackets."""
-    with open("/proc/self/stat", "rb", 0) as f:
-        return int(f.read(4096).rpartition(b")")[2].split()[19])
+    return int(proc("/proc/self/stat", 4096).rpartition(b")")[2].split()[19])
 
 
 class Ring:
@@ -43,6 +42,7 @@ class Ring:
             fd, self.path, self.generation = place, None, generation
         else:
             fd = self._create(place, generation)
+        known = file_identity(fd)
         try:
             os.posix_fallocate(fd, 0, size)  # a disk that fills up later must not turn a store into SIGBUS
             self._map, self._fd = _map(fd, size)
@@ -51,7 +51,7 @@ class Ring:
                 os.unlink(self.path)
             raise
         finally:
-            os.close(fd)
+            release(fd, known)
         view = memoryview(self._map)
         self._words, self._halves = view[:512].cast("Q"), view[:512].cast("i")
         self._slots = view[S.HEADER_SIZE:S.HEADER_SIZE + slots * S.SLOT_SIZE]
@@ -185,7 +185,7 @@ def _map(fd, size):
                 break
             below.append(probe)
         os.close(probe)
-        area, known = mmap.mmap(fd, size), identity(fd)
+        area, known = mmap.mmap(fd, size), file_identity(fd)
     finally:
         for number in below:
             os.close(number)
