@@ -1,10 +1,12 @@
 """Peaks that belong to saving, evaluation or compilation, with this Python's torch."""
+import os
+import tempfile
 import unittest
 
 import torchrun
 
 TRAINING = """
-import copy, inspect, io, os, torch
+import copy, inspect, io, os, sys, torch
 signatures = [str(inspect.signature(f)) for f in (torch.save, torch.nn.Module.eval, torch.nn.Module.state_dict)]
 model = torch.nn.Linear(60, 200_000)     # 49 MB
 optimizer = torch.optim.SGD(model.parameters(), 0.001)
@@ -81,6 +83,27 @@ print(model.eval() is model, list(model.state_dict(prefix="m.")))
 """)
         self.assertEqual(self.out.split("\n")[:3], [
             "True", "save() missing 2 required positional arguments: 'obj' and 'f'", "True ['m.weight', 'm.bias']"])
+
+    def test_a_saver_of_a_module_that_does_not_know_itself(self):
+        """As safetensors.torch.save_file, whose module has no name `safetensors`; this one may not be installed."""
+        with tempfile.TemporaryDirectory() as temporary:
+            directory = temporary + "/site-packages"
+            os.mkdir(directory)
+            os.mkdir(directory + "/safetensors")
+            with open(directory + "/safetensors/__init__.py", "w"), open(directory + "/safetensors/torch.py", "w") as f:
+                f.write("def save_file(tensors, filename, metadata=None):\n"
+                        "    return [t.clone() for t in tensors.values()] and filename\n")
+            peak = self.told("""
+sys.path.insert(0, %r)
+from safetensors.torch import save_file
+print(save_file.__name__, inspect.signature(save_file), save_file.__code__.co_name)
+print(save_file(model.state_dict(), filename="there"))
+train(5)
+""" % directory)[-1]
+        self.assertRegex(peak[0], r"^safetensors\.save_file, /train\.py:\d+$")
+        self.assertEqual(self.out.split("\n")[:2], [
+            "save_file (tensors, filename, metadata=None) save_file", "there"])
+        self.assertNotIn("error", self.events)
 
     def test_they_are_what_they_were_when_we_go(self):
         self.told("""

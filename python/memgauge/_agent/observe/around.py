@@ -8,7 +8,7 @@ from .hooks import copy_of
 
 SOURCE = """
 def outer({free}):
-    def {name}({parameters}):
+    def _memgauge_made({parameters}):
         try:
             _memgauge_now = {ours}
         except NameError:
@@ -50,14 +50,14 @@ def _same_shape(code, ours, again):
         parameters.append(double)
         arguments.append(double)
     space = {}
-    source = SOURCE.format(free=", ".join(code.co_freevars), name=code.co_name, parameters=", ".join(parameters),
+    source = SOURCE.format(free=", ".join(code.co_freevars), parameters=", ".join(parameters),
                            arguments=", ".join(arguments), ours=ours, again=again)
     exec(compile(source, code.co_filename, "exec"), space)
     made = next(c for c in space["outer"].__code__.co_consts if isinstance(c, CodeType))
     if made.co_freevars != code.co_freevars:
         raise ValueError("free variables in another order")
     named = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
-    return made.replace(co_firstlineno=code.co_firstlineno, **named)
+    return made.replace(co_name=code.co_name, co_firstlineno=code.co_firstlineno, **named)
 
 
 class Noticed:
