@@ -8,7 +8,7 @@ export CGO_ENABLED := 1
 # of the time that a command took to start. DuckDB's bindings ask for -lstdc++, so a directory with the archive alone comes first.
 # Nothing loads a library that needs our symbols: exporting DuckDB's 60,000 only makes those tables longer.
 STDCXX = $(wildcard $(shell $$(go env CC) -print-file-name=libstdc++.a))
-STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)--no-export-dynamic")
+STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)--no-export-dynamic -Wl$(,)--unresolved-symbols=report-all")
 , := ,
 
 .DEFAULT_GOAL := build
