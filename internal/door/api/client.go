@@ -73,7 +73,9 @@ func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 		return err
 	}
 	defer resp.Body.Close()
-	q.Tell(resp.Header.Get(noteHeader))
+	for _, note := range resp.Header.Values(noteHeader) {
+		q.Tell(note)
+	}
 	answer := &reading{from: resp.Body}
 	if _, err := io.Copy(w, answer); err != nil {
 		if answer.err == nil { // it was w

@@ -139,7 +139,7 @@ func (h *handler) query(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := &lazyBody{w: w}
-	q.Note = func(text string) { w.Header().Set(noteHeader, strings.Join(strings.Fields(text), " ")) }
+	q.Note = func(text string) { w.Header().Add(noteHeader, strings.Join(strings.Fields(text), " ")) }
 	err := h.s.Query(r.Context(), q, body)
 	switch {
 	case err != nil && !body.begun:

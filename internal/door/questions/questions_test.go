@@ -54,8 +54,8 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"native settled?": asked(q.NativeAt(q.NativeSettled)), "native peak?": asked(q.NativeAt(q.NativePeak)),
 		"native now?": asked(q.NativeAt(q.NativeNow)), "native after?": asked(q.NativeAt(q.NativeAfter(5))),
 		"native start?": asked(q.NativeAt(q.NativeStart)), "ran out?": asked(q.RanOut), "minute?": asked(q.Minute(at)),
-		"raised?": asked(q.Raised),
-		"recent":  asked(q.Recent(nil, false, 1)), "recent later": asked(q.Recent(map[string]int64{"m": at}, true, 5)),
+		"raised?": asked(q.Raised), "traced": asked(q.TracedSteps),
+		"recent": asked(q.Recent(nil, false, 1)), "recent later": asked(q.Recent(map[string]int64{"m": at}, true, 5)),
 	}
 	for _, k := range []string{"job", "host", "process", "device", "allocator", "floors"} {
 		track, err := q.TrackOf(k, int64(pid), 0, "/job's")

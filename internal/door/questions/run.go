@@ -16,6 +16,17 @@ const Span Of[Covered] = `SELECT coalesce(min(a), 0) AS "from", coalesce(max(b),
 	UNION ALL SELECT min(epoch_us(ts)), max(epoch_us(ts)), NULL FROM process.memory
 	UNION ALL SELECT min(epoch_us(ts)), max(epoch_us(ts)), NULL FROM host.memory)`
 
+// Traced is how many steps there are, of so many processes, and how many of them have rows in python.torch_trace.
+type Traced struct {
+	Steps     int64 `json:"steps"`
+	Traced    int64 `json:"traced"`
+	Processes int64 `json:"processes"`
+}
+
+// TracedSteps is one row.
+const TracedSteps Of[Traced] = `SELECT coalesce(sum(steps), 0)::BIGINT AS steps, count(DISTINCT pid) AS processes,
+	(SELECT count(*) FROM (SELECT DISTINCT pid, step FROM python.torch_trace)) AS traced FROM python.steps`
+
 // TheirEvents is a condition on memgauge.events: those of the user's job. It leaves out that an eval begins, which its
 // end tells, and the questions of our own commands, which sessions of the first release have among them.
 const TheirEvents = `name <> 'eval begin' AND NOT (name = 'eval' AND starts_with(text, '__import__("') AND

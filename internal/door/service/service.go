@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/analyse"
 	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/formats/render"
 	"github.com/memgauge/memgauge/internal/record/store"
@@ -63,6 +65,7 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 	if err != nil {
 		return err
 	}
+	s.tellTraced(ctx, q)
 	if q.Format == "parquet" {
 		return outcome(ctx, db.Blame(ctx, q.SQL, db.ExportTo(ctx, q.SQL, w)))
 	}
@@ -128,6 +131,29 @@ func (s *Service) refresh(ctx context.Context, sql string) error {
 		return err
 	}
 	return db.SetBacktrace(ctx, rows)
+}
+
+// tellTraced says of how many steps python.torch_trace has rows, for a statement that mentions it: it is asked about
+// the last hundred steps, and has few of them. A lake has no steps of one session, and is not asked.
+func (s *Service) tellTraced(ctx context.Context, q api.QueryRequest) {
+	if q.Note == nil || s.S == nil || !strings.Contains(strings.ToLower(q.SQL), "torch_trace") {
+		return
+	}
+	found, err := api.Ask(ctx, s, questions.TracedSteps)
+	if err != nil || len(found) != 1 || found[0].Traced >= found[0].Steps {
+		return // the statement itself tells what fails
+	}
+	n := found[0]
+	why := "modules are watched in samples, as the budget allows (run --trace all: in each step)"
+	if n.Traced == 0 {
+		why = "no module of PyTorch was watched"
+	}
+	of := ""
+	if n.Processes > 1 {
+		of = fmt.Sprintf(" of %d processes", n.Processes)
+	}
+	q.Tell(fmt.Sprintf("python.torch_trace has rows for %s of %s steps%s: %s; python.steps has every step",
+		units.Count(n.Traced), units.Count(n.Steps), of, why))
 }
 
 func (s *Service) render(ctx context.Context, db *store.DB, q api.QueryRequest, w io.Writer) error {
