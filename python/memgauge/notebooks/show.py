@@ -1,5 +1,6 @@
 """Tables as text and as HTML, for whichever the notebook shows. No script: what moves is the report's page, in a frame
 of its own."""
+from base64 import b64encode
 from html import escape
 
 from ..integrations.sizes import show as size
@@ -40,7 +41,7 @@ class Page:
 
     def block(self, text):
         self.text.append(text.rstrip("\n"))
-        self.html.append("<pre style='margin:0.5em 0'>%s</pre>" % escape(text.rstrip("\n")))
+        self.html.append("<pre style='margin:0.5em 0;white-space:pre;overflow-x:auto'>%s</pre>" % escape(text.rstrip("\n")))
 
     def table(self, head, rows):
         rows = [[clip(str(value)) for value in row] for row in rows]
@@ -58,9 +59,12 @@ class Page:
             self.line("  and %d more" % left)
 
     def frame(self, page):
-        """A whole page of HTML, in a frame that may run its own scripts and reach nothing of the notebook's."""
+        """A whole page of HTML, in a frame that may run its own scripts and reach nothing of the notebook's. It is an
+        address of its own, since links within the page would lead to the notebook's from a srcdoc, and the page could
+        not note its place behind #."""
         self.html.append("<iframe sandbox='allow-scripts' style='width:100%%;height:%dpx;border:1px solid #8884' "
-                         "srcdoc=\"%s\"></iframe>" % (FRAME_HEIGHT, escape(page, quote=True)))
+                         "src='data:text/html;charset=utf-8;base64,%s'></iframe>"
+                         % (FRAME_HEIGHT, b64encode(page.encode()).decode()))
 
     def put(self, html=True):
         """Shows it, as the output of the cell that runs. A table of one's own is for frontends that show HTML; a
