@@ -51,7 +51,8 @@ var complaints = []complaint{
 	{name: "a result stays in Out", // ipython#11204, #12879
 		cells: []string{load, "import numpy as np", "%%memgauge\nnp.ones(1 << 21)", "%memgauge free",
 			"%memgauge free results", "Out, _", "%memgauge free"},
-		want: map[int]string{2: `Out\[3\] +\+16\.0 MiB +line 2`, 3: `results +Out\[3\] +16\.0 MiB`, 4: `freed host 1[5-9]`,
+		want: map[int]string{2: `Out\[3\] +\+16\.0 MiB +line 2`, 3: `results +Out\[3\] +16\.0 MiB`,
+			4: `freed host 1[5-9]`,
 			5: `\(\{\}, ''\)`, 6: `nothing of 64 KiB`}},
 	{name: "%reset out does not free", // ipython#14129, #10082: a second reference in user_ns_hidden
 		cells: []string{load, "import numpy as np, weakref\na = np.ones(1 << 21)\nw = weakref.ref(a)", "a",
@@ -61,14 +62,15 @@ var complaints = []complaint{
 		cells: []string{load, "import numpy as np\na = np.ones(1 << 21)", "a", "%memgauge free"},
 		want:  map[int]string{3: `nothing of 64 KiB`}},
 	{name: "an exception keeps the model", // ipython#13103, #12839, pytorch#37726
-		cells: []string{load, "import torch\ndef train():\n    model = torch.nn.Linear(2048, 2048)\n    raise ValueError('x')",
+		cells: []string{load, "import torch\ndef train():\n    model = torch.nn.Linear(2048, 2048)\n" +
+			"    raise ValueError('x')",
 			"train()", "%memgauge free", "%memgauge free errors", "%memgauge free"},
 		want: map[int]string{3: `errors +sys\.last_\w+\.__traceback__ train\(\)\.model\S* +16\.\d MiB +ValueError`,
 			4: `freed host 1[5-9]`, 5: `nothing of 64 KiB`},
 		errors: map[int]string{2: "ValueError"}},
 	{name: "an interrupted cell", // pytorch#37726, fastai#1734
-		cells: []string{load, "import torch, time", "# interrupt: ready\ndef train():\n    batch = torch.zeros(8 << 18)\n" +
-			"    print('ready', flush=True)\n    while True:\n        time.sleep(0.01)\ntrain()",
+		cells: []string{load, "import torch, time", "# interrupt: ready\ndef train():\n" +
+			"    batch = torch.zeros(8 << 18)\n    print('ready', flush=True)\n    while True:\n        time.sleep(0.01)\ntrain()",
 			"%memgauge free", "%memgauge free all", "%memgauge free"},
 		want: map[int]string{3: `errors +\S+ train\(\)\.batch +8\.\d+ MiB +KeyboardInterrupt`, 4: `freed host \d`,
 			5: `nothing of 64 KiB`},
@@ -90,7 +92,7 @@ var complaints = []complaint{
 		cells: []string{load, "import torch\nkept = []", "kept.append(torch.zeros(4 << 18))", "# again", "# again"},
 		want: map[int]string{3: `leaves memory behind each time it runs \(run 2\): host \+[34]\S+ MiB, then \+[34]` +
 			`(?s:.*)kept +\+4\.00 MiB +line 1`, 4: `run 3`}},
-	{name: "a cell that loads a model, run again", // marimo#806, computervision-recipes#444: the new one takes its place
+	{name: "a cell that loads a model, run again", // marimo#806: the new one takes its place
 		cells: []string{load, "import torch", "model = torch.nn.Linear(2048, 2048)", "# again", "# again", "# again"},
 		not:   map[int]string{3: `memgauge`, 4: `memgauge`, 5: `memgauge`}},
 	{name: "losses with their graphs", // discuss.pytorch.org/t/43284: total += loss
@@ -100,13 +102,13 @@ var complaints = []complaint{
 		want: map[int]string{2: `left behind host \+\d+`, 3: `graphs +total +a graph of \d+ nodes`, 4: `freed host \d`,
 			5: `None`}},
 	{name: "hooks that are registered again", // each run of the cell adds one, with what its closure keeps
-		cells: []string{load, "import torch\nmodel = torch.nn.Linear(8, 8)\ndef watch():\n    seen = torch.zeros(4 << 18)\n" +
-			"    model.register_forward_hook(lambda *_: seen)", "watch()", "# again", "# again"},
+		cells: []string{load, "import torch\nmodel = torch.nn.Linear(8, 8)\ndef watch():\n" +
+			"    seen = torch.zeros(4 << 18)\n    model.register_forward_hook(lambda *_: seen)", "watch()", "# again", "# again"},
 		want: map[int]string{3: `leaves memory behind(?s:.*)model\S* +\+4\.00 MiB +In\[2\]:[45]`}},
 	{name: "the cell is the user's own", // result, exception, await, Out, _, numbers of lines, unload
 		cells: []string{load, "%%memgauge\nimport asyncio\nawait asyncio.sleep(0)\n40 + 2", "_, Out[2]",
-			"%%memgauge\n\n1 / 0", "%memgauge nonsense", "%memgauge free nonsense", "%unload_ext memgauge", "_ , len(Out)",
-			"%memgauge"},
+			"%%memgauge\n\n1 / 0", "%memgauge nonsense", "%memgauge free nonsense", "%unload_ext memgauge",
+			"_ , len(Out)", "%memgauge"},
 		want: map[int]string{1: `(?s)42.*this cell left behind`, 2: `\(42, 42\)`, 3: `left behind`,
 			4: `'nonsense' is not known: .*free`, 5: `free: 'nonsense' is not known`, 7: `\(\(42, 42\), 2\)`},
 		errors: map[int]string{3: "ZeroDivisionError", 8: "UsageError"}},

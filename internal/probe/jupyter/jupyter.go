@@ -1,6 +1,6 @@
 // Package jupyter owns the question which process runs a notebook. It reads what Jupyter leaves: the command line of a
-// kernel names its connection file, a server's runtime file says where it answers, and that server knows the notebook of
-// each of its kernels; a kernel's environment has the name that the notebook had when it began. It asks servers of this
+// kernel names its connection file, a server's runtime file says where it answers, and that server knows the notebook
+// of each of its kernels; a kernel's environment has the name that the notebook had when it began. It asks servers of this
 // user on loopback only, and changes nothing.
 package jupyter
 
@@ -85,7 +85,7 @@ func choose(all []Kernel, foreign int, notebook string) (Kernel, error) {
 	case 0:
 		hint := "kernels that run: " + listed(all)
 		if len(all) == 0 {
-			hint = "run a cell of it first; memgauge attach PID takes any kernel's PID, which `import os; os.getpid()` tells"
+			hint = "run a cell of it first; memgauge attach PID takes any kernel's PID, which os.getpid() tells in it"
 		}
 		if foreign > 0 {
 			hint += fmt.Sprintf("; %d of other users can't be seen into", foreign)
@@ -112,8 +112,8 @@ func listed(all []Kernel) string {
 	return strings.Join(parts, ", ")
 }
 
-// kernels are this user's (root's are all). A fork of a kernel, such as a DataLoader's worker, has its command line too:
-// it is left out. foreign counts other users' kernels.
+// kernels are this user's (root's are all). A fork of a kernel, such as a DataLoader's worker, has its command line
+// too: it is left out. foreign counts other users' kernels.
 func kernels(fs proc.FS) (all []Kernel, foreign int, err error) {
 	pids, err := fs.PIDs()
 	if err != nil {

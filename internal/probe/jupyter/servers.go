@@ -56,8 +56,8 @@ func ask(ctx context.Context, kernels []Kernel) {
 	}
 }
 
-// servers reads the runtime files beside the kernels' connection files and in the places where Jupyter keeps them. Files
-// of servers that have ended stay behind, so the process must live, and be ours.
+// servers reads the runtime files beside the kernels' connection files and in the places where Jupyter keeps them.
+// Files of servers that have ended stay behind, so the process must live, and be ours.
 func servers(kernels []Kernel) (all []server) {
 	seen := map[string]bool{}
 	for _, dir := range append(runtimeDirs(), dirsOf(kernels)...) {

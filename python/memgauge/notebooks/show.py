@@ -40,8 +40,9 @@ class Page:
         self.html.append("<div>%s</div>" % escape(text))
 
     def block(self, text):
-        self.text.append(text.rstrip("\n"))
-        self.html.append("<pre style='margin:0.5em 0;white-space:pre;overflow-x:auto'>%s</pre>" % escape(text.rstrip("\n")))
+        text = text.rstrip("\n")
+        self.text.append(text)
+        self.html.append("<pre style='margin:0.5em 0;white-space:pre;overflow-x:auto'>%s</pre>" % escape(text))
 
     def table(self, head, rows):
         rows = [[clip(str(value)) for value in row] for row in rows]

@@ -1,8 +1,8 @@
-"""Runs cells in a real kernel, as a notebook does: notebooks.py FILE, where FILE has a JSON list of cells. Prints a JSON
-list with what each cell showed: "text" (streams and plain results), "html", "error".
+"""Runs cells in a real kernel, as a notebook does: notebooks.py FILE, where FILE has a JSON list of cells. Prints a
+JSON list with what each cell showed: "text" (streams and plain results), "html", "error".
 
-A cell that begins with "# interrupt: WORD" is interrupted when WORD has been printed; one that begins with "# again" is
-the cell before, run once more."""
+A cell that begins with "# interrupt: WORD" is interrupted when WORD has been printed; "# again" is the cell
+before, run once more."""
 import asyncio
 import json
 import sys

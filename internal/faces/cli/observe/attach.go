@@ -31,8 +31,8 @@ func (a *commands) attachCommand() *cobra.Command {
 		Short:       "Observe a training that runs already",
 		Long: "Brings the agent into a running Python process, without a restart and without a debugger, and leaves a collector in the\n" +
 			"background. From the next step on everything works as after memgauge run; what happened before is not known. memgauge detach\n" +
-			"takes the agent out again. What is done to the process, step by step: docs/attach.md. A notebook's name, or its path,\n" +
-			"stands for the kernel that runs it: docs/notebooks.md.",
+			"takes the agent out again. What is done to the process, step by step: docs/attach.md. A notebook's name, or its\n" +
+			"path, stands for the kernel that runs it: docs/notebooks.md.",
 		Example: "  memgauge attach 27891\n" +
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
 			"  memgauge attach train.ipynb\n" +
@@ -62,7 +62,7 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
 		"a process's start (docs/native.md)")
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
-	f.BoolVar(&within, "within", false, "for the process itself, which starts this command: it runs the source (docs/attach.md)")
+	f.BoolVar(&within, "within", false, "for the process that starts this command: it runs the source (docs/attach.md)")
 	if err := f.MarkHidden("within"); err != nil {
 		panic(err) // it was defined above
 	}
@@ -86,15 +86,15 @@ func target(ctx context.Context, o *observe.AttachOptions, arg string) (err erro
 	return err
 }
 
-// nameAfter names the session after a notebook, where the user has not named it and the notebook's name may stand there.
+// nameAfter names the session after a notebook, where the user has not named it and the notebook's name can be one.
 func nameAfter(o *observe.AttachOptions, notebook string) {
 	if notebook != "" && o.Name == "" {
 		o.Name = observe.NameFrom(strings.TrimSuffix(filepath.Base(notebook), jupyter.Extension))
 	}
 }
 
-// within is the way in by our parent's own hand: it reads the source from our output, as a line of JSON, and writes what
-// that left in `result` to our input.
+// within is the way in by our parent's own hand: it reads the source from our output, as a line of JSON, and writes
+// what that left in `result` to our input.
 func (a *commands) within(pid int) (observe.Within, error) {
 	if pid != os.Getppid() {
 		return nil, app.Usage(fmt.Errorf("attach --within: process %d has not started this command", pid))

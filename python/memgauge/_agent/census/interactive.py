@@ -1,8 +1,8 @@
 """What an interactive shell keeps for its user beside the user's own names: results of cells, and the last exception.
 
 IPython keeps each result in Out, which it also calls _oh, in a name of its own (_5), and the last three in _, __ and
-___ (IPython/core/displayhook.py, update_user_ns). Python keeps an exception that nobody caught in sys, with all frames that
-it came through. What also has a name of the user's is told by that name: these come after."""
+___ (IPython/core/displayhook.py, update_user_ns). Python keeps an exception that nobody caught in sys, with
+all frames that it came through. What also has a name of the user's is told by that name: these come after."""
 import sys
 
 from . import introspect
