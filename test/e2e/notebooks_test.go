@@ -70,7 +70,8 @@ var complaints = []complaint{
 		errors: map[int]string{2: "ValueError"}},
 	{name: "an interrupted cell", // pytorch#37726, fastai#1734
 		cells: []string{load, "import torch, time", "# interrupt: ready\ndef train():\n" +
-			"    batch = torch.zeros(8 << 18)\n    print('ready', flush=True)\n    while True:\n        time.sleep(0.01)\ntrain()",
+			"    batch = torch.zeros(8 << 18)\n    print('ready', flush=True)\n" +
+			"    while True:\n        time.sleep(0.01)\ntrain()",
 			"%memgauge free", "%memgauge free all", "%memgauge free"},
 		want: map[int]string{3: `errors +\S+ train\(\)\.batch +8\.\d+ MiB +KeyboardInterrupt`, 4: `freed host \d`,
 			5: `nothing of 64 KiB`},
@@ -103,7 +104,8 @@ var complaints = []complaint{
 			5: `None`}},
 	{name: "hooks that are registered again", // each run of the cell adds one, with what its closure keeps
 		cells: []string{load, "import torch\nmodel = torch.nn.Linear(8, 8)\ndef watch():\n" +
-			"    seen = torch.zeros(4 << 18)\n    model.register_forward_hook(lambda *_: seen)", "watch()", "# again", "# again"},
+			"    seen = torch.zeros(4 << 18)\n    model.register_forward_hook(lambda *_: seen)",
+			"watch()", "# again", "# again"},
 		want: map[int]string{3: `leaves memory behind(?s:.*)model\S* +\+4\.00 MiB +In\[2\]:[45]`}},
 	{name: "the cell is the user's own", // result, exception, await, Out, _, numbers of lines, unload
 		cells: []string{load, "%%memgauge\nimport asyncio\nawait asyncio.sleep(0)\n40 + 2", "_, Out[2]",

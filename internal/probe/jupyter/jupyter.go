@@ -1,7 +1,7 @@
 // Package jupyter owns the question which process runs a notebook. It reads what Jupyter leaves: the command line of a
 // kernel names its connection file, a server's runtime file says where it answers, and that server knows the notebook
-// of each of its kernels; a kernel's environment has the name that the notebook had when it began. It asks servers of this
-// user on loopback only, and changes nothing.
+// of each of its kernels; a kernel's environment has the name that the notebook had when it began. It asks servers of
+// this user on loopback only, and changes nothing.
 package jupyter
 
 import (
