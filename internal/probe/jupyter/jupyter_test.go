@@ -21,11 +21,13 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: kernel %d, %v; want %d", name, k.PID, err, pid)
 		}
 	}
-	if _, err := choose(all, 0, "same.ipynb"); err == nil || !strings.Contains(remedy.Of(err), "1 /w/a/same.ipynb, 2 /w/b") {
+	if _, err := choose(all, 0, "same.ipynb"); err == nil ||
+		!strings.Contains(remedy.Of(err), "1 /w/a/same.ipynb, 2 /w/b") {
 		t.Errorf("two of one name: %v, hint %q", err, remedy.Of(err))
 	}
 	_, err := choose(all, 2, "ne.ipynb")
-	if hint := remedy.Of(err); !errors.Is(err, ErrNoKernel) || !strings.Contains(hint, "3 /w/one.ipynb, 4 of a notebook") ||
+	if hint := remedy.Of(err); !errors.Is(err, ErrNoKernel) ||
+		!strings.Contains(hint, "3 /w/one.ipynb, 4 of a notebook") ||
 		!strings.Contains(hint, "2 of other users") {
 		t.Errorf("none: %v, hint %q", err, hint)
 	}
@@ -47,22 +49,23 @@ func TestServers(t *testing.T) {
 		pid       int
 		want      string
 	}{
-		{"its own", server.URL + "/base/", os.Getpid(), "/root/dir/new.ipynb"},
-		{"ended", server.URL + "/base/", 1 << 30, "/root/old.ipynb"},
-		{"far away", "http://192.0.2.1:8888/base/", os.Getpid(), "/root/old.ipynb"},
-		{"refuses", server.URL + "/other/", os.Getpid(), "/root/old.ipynb"},
+		{"its own", server.URL + "/base/", os.Getpid(), "/n/dir/new.ipynb"},
+		{"ended", server.URL + "/base/", 1 << 30, "/n/old.ipynb"},
+		{"far away", "http://192.0.2.1:8888/base/", os.Getpid(), "/n/old.ipynb"},
+		{"refuses", server.URL + "/other/", os.Getpid(), "/n/old.ipynb"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("HOME", dir)
-			text, err := json.Marshal(map[string]any{"url": c.url, "token": "secret", "root_dir": "/root", "pid": c.pid})
+			text, err := json.Marshal(map[string]any{"url": c.url, "token": "secret", "root_dir": "/n",
+				"pid": c.pid})
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, "jpserver-1.json"), text, 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			kernels := []Kernel{{PID: 5, Notebook: "/root/old.ipynb", id: "k1", runtime: dir}}
+			kernels := []Kernel{{PID: 5, Notebook: "/n/old.ipynb", id: "k1", runtime: dir}}
 			ask(t.Context(), kernels)
 			if kernels[0].Notebook != c.want {
 				t.Errorf("notebook %s, want %s", kernels[0].Notebook, c.want)

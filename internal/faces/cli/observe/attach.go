@@ -31,8 +31,8 @@ func (a *commands) attachCommand() *cobra.Command {
 		Short:       "Observe a training that runs already",
 		Long: "Brings the agent into a running Python process, without a restart and without a debugger, and leaves a collector in the\n" +
 			"background. From the next step on everything works as after memgauge run; what happened before is not known. memgauge detach\n" +
-			"takes the agent out again. What is done to the process, step by step: docs/attach.md. A notebook's name, or\n" +
-			"its path, stands for the kernel that runs it: docs/notebooks.md.",
+			"takes the agent out again. What is done to the process, step by step: docs/attach.md.\n" +
+			"A notebook's name, or its path, stands for the kernel that runs it: docs/notebooks.md.",
 		Example: "  memgauge attach 27891\n" +
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
 			"  memgauge attach train.ipynb\n" +
