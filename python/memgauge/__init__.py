@@ -3,7 +3,7 @@
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, FragmentationAnalyzer and DistributedMemoryMonitor
 (tools.py); MemoryLeakDetector (leaks.py); step and event (marks.py); guard and policy (guarding.py); device, profiler
 and small tensors (docs/allocator.md). They are loaded when they are first used. memgauge.integrations has callbacks for
-frameworks, and a plugin for pytest.
+frameworks, and a plugin for pytest; memgauge.notebooks is the extension for IPython and Jupyter.
 The package _agent runs in every observed process."""
 
 _MODULES = {
@@ -15,6 +15,7 @@ _MODULES = {
     "profiler": ("profiler",),
     "marks": ("step", "event"),
     "guarding": ("guard", "policy", "GuardStop"),
+    "notebooks": ("load_ipython_extension", "unload_ipython_extension"),
 }
 
 

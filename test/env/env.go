@@ -77,6 +77,12 @@ func Frameworks(t testing.TB) Python {
 	return Python{Path: need(t, "frameworks", "MEMGAUGE_FRAMEWORKS_PYTHON")}
 }
 
+// Notebooks is a Python with torch, JupyterLab, ipykernel, nbclient, matplotlib and ipywidgets.
+func Notebooks(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "notebooks", "MEMGAUGE_NOTEBOOKS_PYTHON")}
+}
+
 // Readers is a Python that opens what memgauge export writes: it has tensorboard, pyarrow and perfetto.
 func Readers(t testing.TB) Python {
 	t.Helper()

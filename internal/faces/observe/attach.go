@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/probe/agent"
@@ -22,7 +24,11 @@ type AttachOptions struct {
 	Children bool   // the Python processes that descend from PID too
 	Timeout  string // how long to wait for a way into a process, such as "10s"
 	Force    bool   // enter also where a seccomp filter may kill the process
+	Within   Within // the process asks for it itself; nil if not
 }
+
+// Within has a process run source that it asked for, and returns what that left in `result`.
+type Within func(ctx context.Context, source string) (string, error)
 
 // Attached is the result of an attach.
 type Attached struct {
@@ -57,7 +63,7 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 		return observedIn(s.Meta.Name), nil
 	}
 	o.noteHome()
-	j := attaching{settings: settings, entry: attach.Options{Timeout: timeout, Force: o.Force}}
+	j := attaching{settings: settings, entry: attach.Options{Timeout: timeout, Force: o.Force}, within: o.Within}
 	if err := j.begin(o, int64(maxDisk)); err != nil {
 		return Attached{}, fmt.Errorf("attach: %w", err)
 	}
@@ -69,12 +75,27 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 		NoKeeper: keeper.Spawn(j.session)}, nil
 }
 
+// NameFrom makes a session's name of a text that may not be one; "" where nothing is left of it.
+func NameFrom(text string) string {
+	name := strings.TrimLeft(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("/=:", r) {
+			return '-'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "-")), "-.")
+	if session.CheckName(name) != nil {
+		return ""
+	}
+	return name
+}
+
 func observedIn(name string) Attached { return Attached{Session: Ref{Name: name}, Observed: true} }
 
 // attaching is the state of an attach.
 type attaching struct {
 	settings agent.Options
 	entry    attach.Options
+	within   Within // nil: by attach
 	session  *session.Session
 	entered  []Entered
 	failures []error // of processes beside the first
@@ -147,7 +168,7 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	if sees(pid, j.session.Runtime()) {
 		r.Runtime, r.Folder = j.session.Runtime(), agentFolder(pid)
 	}
-	result, err := attach.Inject(ctx, pid, agent.Source(r), j.entry)
+	result, err := j.bring(ctx, pid, agent.Source(r))
 	if err != nil {
 		return err
 	}
@@ -168,6 +189,15 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	j.entered = append(j.entered, Entered{PID: pid, Python: result.Python, Way: string(result.Way),
 		Doing: result.Doing, Stopped: result.Stopped})
 	return nil
+}
+
+// bring has the process run the source.
+func (j *attaching) bring(ctx context.Context, pid int, source string) (attach.Result, error) {
+	if j.within == nil {
+		return attach.Inject(ctx, pid, source, j.entry)
+	}
+	value, err := j.within(ctx, source)
+	return attach.Result{Value: value, Way: "within"}, err
 }
 
 // handRing gives a process that does not see the runtime directory a ring of ours.

@@ -2,9 +2,14 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,28 +19,36 @@ import (
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/observe"
 	"github.com/memgauge/memgauge/internal/formats/doc"
+	"github.com/memgauge/memgauge/internal/probe/jupyter"
 )
 
 func (a *commands) attachCommand() *cobra.Command {
 	var o observe.AttachOptions
-	var asJSON, native bool
+	var asJSON, native, within bool
 	c := &cobra.Command{
-		Use:         "attach PID",
+		Use:         "attach PID|NOTEBOOK.ipynb",
 		Annotations: app.AboutNoSession(),
 		Short:       "Observe a training that runs already",
 		Long: "Brings the agent into a running Python process, without a restart and without a debugger, and leaves a collector in the\n" +
 			"background. From the next step on everything works as after memgauge run; what happened before is not known. memgauge detach\n" +
-			"takes the agent out again. What is done to the process, step by step: docs/attach.md.",
+			"takes the agent out again. What is done to the process, step by step: docs/attach.md.\n" +
+			"A notebook's name, or its path, stands for the kernel that runs it: docs/notebooks.md.",
 		Example: "  memgauge attach 27891\n" +
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
+			"  memgauge attach train.ipynb\n" +
 			"  memgauge attach 27891 && memgauge 27891 query \"SELECT * FROM python.steps\"",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.PID, err = pidArgument("attach", args[0]); err != nil {
-				return err
-			}
 			if native {
 				return errNativeAttach
+			}
+			if err = target(cmd.Context(), &o, args[0]); err != nil {
+				return err
+			}
+			if within {
+				if o.Within, err = a.within(o.PID); err != nil {
+					return err
+				}
 			}
 			return a.attach(cmd.Context(), o, asJSON)
 		},
@@ -49,8 +62,62 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
 		"a process's start (docs/native.md)")
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
+	f.BoolVar(&within, "within", false, "for the process that starts this command: it runs the source (docs/attach.md)")
+	if err := f.MarkHidden("within"); err != nil {
+		panic(err) // it was defined above
+	}
 	return c
 }
+
+// target finds the process that an argument means. The session of a notebook has the notebook's name.
+func target(ctx context.Context, o *observe.AttachOptions, arg string) (err error) {
+	if strings.HasSuffix(arg, jupyter.Extension) {
+		kernel, err := jupyter.Find(ctx, arg)
+		if err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+		o.PID = kernel.PID
+		nameAfter(o, kernel.Notebook)
+		return nil
+	}
+	if o.PID, err = pidArgument("attach", arg); err == nil {
+		nameAfter(o, jupyter.Named(o.PID))
+	}
+	return err
+}
+
+// nameAfter names the session after a notebook, where the user has not named it and the notebook's name can be one.
+func nameAfter(o *observe.AttachOptions, notebook string) {
+	if notebook != "" && o.Name == "" {
+		o.Name = observe.NameFrom(strings.TrimSuffix(filepath.Base(notebook), jupyter.Extension))
+	}
+}
+
+// within is the way in by our parent's own hand: it reads the source from our output, as a line of JSON, and writes
+// what that left in `result` to our input.
+func (a *commands) within(pid int) (observe.Within, error) {
+	if pid != os.Getppid() {
+		return nil, app.Usage(fmt.Errorf("attach --within: process %d has not started this command", pid))
+	}
+	return func(ctx context.Context, source string) (string, error) {
+		if err := json.NewEncoder(a.Stdout).Encode(map[string]string{"source": source}); err != nil {
+			return "", fmt.Errorf("hand over the source: %w", err)
+		}
+		var answer struct{ Result, Error string }
+		in := a.OpenStdin(ctx)
+		defer in.Close()
+		if err := json.NewDecoder(io.LimitReader(in, maxAnswer)).Decode(&answer); err != nil {
+			return "", fmt.Errorf("read what process %d answers: %w", pid, err)
+		}
+		if answer.Error != "" {
+			return "", fmt.Errorf("process %d: %s", pid, answer.Error)
+		}
+		return answer.Result, nil
+	}, nil
+}
+
+// maxAnswer bounds what the process answers: a path and some words.
+const maxAnswer = 64 << 10
 
 // errNativeAttach says why a process that runs can't be sampled. The calls of malloc of every library that is loaded
 // would have to be turned to ours while threads are in them, in tables that the linker has made read-only, and again

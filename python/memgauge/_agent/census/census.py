@@ -10,7 +10,7 @@ import sys
 from time import monotonic, monotonic_ns, thread_time_ns
 
 from .. import mainthread, state, torchhook
-from . import evidence, graphs_garbage, introspect, libraries, roots, sites, tensors, unseen, walk
+from . import evidence, graphs_garbage, interactive, introspect, libraries, roots, sites, tensors, unseen, walk
 from .memory import SHARE, WINDOW, Memory
 
 SLICE = 1_500_000        # ns of our thread's CPU time: the longest time for which it may hold the GIL
@@ -314,6 +314,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
             if type(key) is str and not (key.startswith("__") and key.endswith("__")):
                 if name == libraries.MAIN and key in state.evaluated and state.evaluated[key] == id(value):
                     continue     # the user's question made it
+                if name == libraries.MAIN and interactive.is_shells(key, values):
+                    continue     # results of cells: they come after the user's own names
                 self.homes["%s.%s" % (name, key)] = home
                 self.walk.start(value, "%s.%s" % (name, key))
 

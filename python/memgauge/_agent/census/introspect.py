@@ -265,7 +265,7 @@ def items_of_deque(o, n):
 def is_user_file(filename):
     """Whether a file is the program's own: neither Python's, nor installed, nor ours."""
     if type(filename) is not str or filename.startswith("<"):
-        return False
+        return type(filename) is str and filename.startswith("<ipython-input-")     # a cell, where it has no file
     if "site-packages/" in filename or "dist-packages/" in filename:
         return False
     return not filename.startswith((_STANDARD, state.PACKAGE))
@@ -273,6 +273,7 @@ def is_user_file(filename):
 
 _STANDARD = sys.modules["os"].__file__.rpartition("/")[0] + "/"
 _Module = types.ModuleType
+Method = types.MethodType
 
 
 def modules(names):

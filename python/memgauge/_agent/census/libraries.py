@@ -8,7 +8,7 @@ from _io import BytesIO, StringIO
 from collections import OrderedDict, defaultdict, deque
 
 from .. import frames
-from . import entering, introspect, roots
+from . import entering, interactive, introspect, roots
 
 PLAIN_LOGGER = 9       # attributes of a new logger
 MAIN = "__main__"
@@ -80,11 +80,25 @@ class Libraries:
             values = introspect.module_dict(logging)
             start(values.get("root"), "logging.root")
             self._logged()
-        figures = sys.modules.get("matplotlib._pylab_helpers")   # pyplot keeps every figure that isn't closed
+        figures = interactive.figures()
         if figures is not None:
-            keeper = introspect.module_dict(figures).get("Gcf")
-            if introspect.isinstance_of(keeper, type):
-                start(introspect.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
+            start(figures, "matplotlib.pyplot.open_figures")
+        self._kept_by_shell()
+
+    def _kept_by_shell(self):
+        """The last exception that nobody caught, and results of a notebook's cells."""
+        main = sys.modules.get(MAIN)
+        values = introspect.module_dict(main) if introspect.is_module(main) else {}
+        kept = interactive.results(values)
+        if kept is not None:
+            self.walk.start(kept, interactive.RESULTS)
+            for label, value in interactive.last_results(values):
+                self.walk.start(value, label)
+            shell = interactive.shell(values)
+            if shell is not None:
+                self.walk.done.add(id(shell))
+        for label, value in interactive.errors():
+            self.walk.start(value, label)
 
     def _pass_by_loggers(self):
         """Each logger leads to the manager, and this to all loggers: libraries have some hundred. Unless there are more
