@@ -1,9 +1,9 @@
 """The Python package of memgauge. It needs only the standard library. See docs/attach.md.
 
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, FragmentationAnalyzer and DistributedMemoryMonitor
-(tools.py); MemoryLeakDetector (leaks.py); step and event (marks.py); guard and policy (guarding.py); device, profiler
-and small tensors (docs/allocator.md). They are loaded when they are first used. memgauge.integrations has callbacks for
-frameworks, and a plugin for pytest; memgauge.notebooks is the extension for IPython and Jupyter.
+(tools.py); MemoryLeakDetector (leaks.py); step, unit and event (marks.py); guard and policy (guarding.py);
+device, profiler and small tensors (docs/allocator.md). They are loaded when they are first used. memgauge.integrations
+has callbacks for frameworks, and a plugin for pytest; memgauge.notebooks is the extension for IPython and Jupyter.
 The package _agent runs in every observed process."""
 
 _MODULES = {
@@ -13,7 +13,7 @@ _MODULES = {
     "allocator": ("device", "set_memory_debug", "install_allocator", "OutOfMemoryError"),
     "arrays": ("empty", "zeros", "ones", "full", "rand", "matmul", "manual_seed", "from_buffer", "Tensor"),
     "profiler": ("profiler",),
-    "marks": ("step", "event"),
+    "marks": ("step", "event", "unit"),
     "guarding": ("guard", "policy", "GuardStop"),
     "notebooks": ("load_ipython_extension", "unload_ipython_extension"),
 }

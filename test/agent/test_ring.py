@@ -65,7 +65,7 @@ class Format(Case):
         self.assertEqual([(r.seq, r.ts, r.kind, r.fields) for r in got.records], [
             (1, 1000, "trace", (5, 3, -1, 7, 1 << 31, 1, 2, 3, BIG)),
             (2, 1001, "host", (0, 0, 9) + host),
-            (3, 1001, "step_end", (1, 65535, 9, 4, 5)),
+            (3, 1001, "step_end", (1, 65535, 9, 4, 5, 0, BIG)),
             (4, 1002, "heap", (0, 1, 2, 3, 4, 5, 6, 7)),
             (5, 1003, "device", (0, 0, 2, 9, 0, 1, 2, 3, 4)),
             (6, 1004, "overhead", (1, 0, 2, 3, 4, 5, 6, BIG))])

@@ -146,7 +146,7 @@ class Trace:
 
 class Step:
     def __init__(self, record, before):
-        flags, self.steps, self.step, self.agent_ns, self.duration = record.fields
+        flags, self.steps, self.step, self.agent_ns, self.duration, self.work, self.tokens = record.fields
         self.rss = self.anon = self.max_rss = S.NOT_TAKEN
         if before is not None and before.kind == "host":
             step, self.rss, self.anon, self.max_rss = before.fields[2:6]

@@ -53,6 +53,8 @@ type Step struct {
 	Steps              int32
 	DurationNS         int64 // of all of them together; Null for the very first
 	Sampled, Inference bool
+	Work               string // what a step is, of wire.WorkKinds
+	Tokens             int64  // that were worked on in them; Null where nobody told
 	// of those that were read the fullest; -1 none: Allocated is anonymous, Reserved all resident memory
 	Device                  int8
 	Allocated, MaxAllocated int64

@@ -75,7 +75,7 @@ var _ = describe(func(r *model.Step) *Table {
 		View: "python.steps", Store: "steps", Order: 60,
 		Doc:   "every step of every training process, with its memory",
 		Rows:  func(b *model.Batch) any { return &b.Steps },
-		Merge: "pid, device, inference",
+		Merge: "pid, device, inference, kind",
 		Columns: []Column{
 			ts(&r.Time).merge("max"),
 			pid(&r.PID),
@@ -104,6 +104,10 @@ var _ = describe(func(r *model.Step) *Table {
 			gauge("gc_collections", &r.GCCollections, "garbage collections since the process started").merge("max"),
 			gauge("gc_full", &r.GCFull, "collections of the oldest generation since the row before").merge("sum"),
 			gauge("agent_ns", &r.AgentNS, "ns that observing took, by the agent's own clock").merge("sum"),
+			text("kind", &r.Work,
+				"what a step is: train, infer, engine, request, cell; NULL in rows of before").orNull().since(11),
+			gauge("tokens", &r.Tokens, "tokens that were worked on in the steps; NULL where nobody told").
+				merge("sum").since(11),
 		},
 	}
 })

@@ -463,6 +463,8 @@ type StepEnd struct {
 	Step     uint32 // number of the last of them, from 1
 	AgentNS  uint32 // ns that observing took in them, by the agent's own clock
 	Duration uint64 // ns from the end of the step before the first of them; not taken for the very first
+	Work     uint64 // what a step is, a place in WorkKinds; not taken in older rings
+	Tokens   uint64 // tokens that were worked on in them, as far as told; else not taken
 }
 
 // Decode reads the record from a slot whose kind and check were verified.
@@ -474,6 +476,8 @@ func (r *StepEnd) Decode(s *[SlotSize]byte) {
 	r.Step = le.Uint32(s[20:])
 	r.AgentNS = le.Uint32(s[24:])
 	r.Duration = le.Uint64(s[28:])
+	r.Work = le.Uint64(s[36:])
+	r.Tokens = le.Uint64(s[44:])
 }
 
 // Encode writes the record with its check into a slot.
@@ -487,7 +491,9 @@ func (r *StepEnd) Encode(s *[SlotSize]byte) {
 	le.PutUint32(s[20:], r.Step)
 	le.PutUint32(s[24:], r.AgentNS)
 	le.PutUint64(s[28:], r.Duration)
-	for i := 36; i < CheckOffset; i++ {
+	le.PutUint64(s[36:], r.Work)
+	le.PutUint64(s[44:], r.Tokens)
+	for i := 52; i < CheckOffset; i++ {
 		s[i] = 0xFF
 	}
 	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))

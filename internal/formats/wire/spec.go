@@ -46,6 +46,22 @@ const (
 	EventFirstStep   = "first step"
 )
 
+// WorkKinds say what a step was, by the number in its record. The list only grows. The first is a step of a training,
+// or a stretch of forwards where the record's flag says so.
+var WorkKinds = []string{"train", "infer", "engine", "request", "cell"}
+
+// WorkKind is the name of a number in WorkKinds; the first one's of rings that have none, "" of one that a later
+// version knows.
+func WorkKind(kind uint64) string {
+	switch {
+	case kind == NotTaken:
+		return WorkKinds[0]
+	case kind < uint64(len(WorkKinds)):
+		return WorkKinds[kind]
+	}
+	return ""
+}
+
 // EventCode is the text of an event's code; "" of none, and of one that a later version knows.
 func EventCode(code uint8) string {
 	if int(code) < len(EventCodes) {
@@ -262,6 +278,8 @@ var Spec = []Kind{
 		{"step", U32, "number of the last of them, from 1"},
 		{"agent_ns", U32, "ns that observing took in them, by the agent's own clock"},
 		{"duration", U64, "ns from the end of the step before the first of them; not taken for the very first"},
+		{"work", U64, "what a step is, a place in WorkKinds; not taken in older rings"},
+		{"tokens", U64, "tokens that were worked on in them, as far as told; else not taken"},
 	}},
 	{11, "host", 2, "the process's memory as the kernel has it, at the end of a step; precedes its step_end record",
 		[]Field{

@@ -123,12 +123,14 @@ func census() *wiretest.Ring {
 func steps() *wiretest.Ring {
 	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed,
 		Generation: 1, Minor: 2, Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py"}})
-	r.Append(&wire.StepEnd{TS: 51e9, Flags: 1, Steps: 1, Step: 1, AgentNS: 5000, Duration: wire.NotTaken})
+	r.Append(&wire.StepEnd{TS: 51e9, Flags: 1, Steps: 1, Step: 1, AgentNS: 5000, Duration: wire.NotTaken,
+		Work: wire.NotTaken, Tokens: wire.NotTaken})
 	var host wire.Host // with fields that come later not taken
 	host.Decode((*[wire.SlotSize]byte)(bytes.Repeat([]byte{0xFF}, wire.SlotSize)))
 	host.TS, host.Flags, host.Reserved0, host.Step, host.RSS, host.Anon = 52e9, 0, 0, 3, 1<<28, 1<<27
 	r.Append(&host)
-	r.Append(&wire.StepEnd{TS: 52e9, Flags: 2, Steps: 2, Step: 3, Duration: 2e9})
+	r.Append(&wire.StepEnd{TS: 52e9, Flags: 2, Steps: 2, Step: 3, Duration: 2e9,
+		Work: wire.NotTaken, Tokens: wire.NotTaken})
 	return r
 }
 

@@ -235,7 +235,7 @@ func (d *rowBuilder) endStepBefore12(slot *[wire.SlotSize]byte) {
 	d.host, d.hasHost = notRead, true
 	d.host.Step, d.host.RSS, d.host.Anon, d.host.MaxRSS = t.Step, t.RSS, t.Anon, t.MaxRSS
 	d.endStep(&wire.StepEnd{TS: t.TS, Flags: t.Flags, Steps: t.Steps, Step: t.Step, AgentNS: t.AgentNS,
-		Duration: t.Duration})
+		Duration: t.Duration, Work: wire.NotTaken, Tokens: wire.NotTaken})
 }
 
 // notRead is the host's reading of a step without one: every value is "not taken".
@@ -261,7 +261,10 @@ func (d *rowBuilder) endStep(t *wire.StepEnd) {
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
 		RSS: gauge(host.RSS), Anon: gauge(host.Anon), MaxRSS: gauge(host.MaxRSS),
 		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
-		GCFull: model.Null, AgentNS: int64(t.AgentNS),
+		GCFull: model.Null, AgentNS: int64(t.AgentNS), Work: wire.WorkKind(t.Work), Tokens: gauge(t.Tokens),
+	}
+	if row.Inference && row.Work == wire.WorkKinds[0] {
+		row.Work = wire.WorkKinds[1]
 	}
 	if row.MaxRSS != model.Null {
 		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late

@@ -381,3 +381,25 @@ func naive(all []wire.Trace) (rows []model.Trace) {
 	}
 	return rows
 }
+
+// A step's row says what the step was; rings of before have nothing there.
+func TestKindsOfSteps(t *testing.T) {
+	for _, c := range []struct {
+		end    wire.StepEnd
+		kind   string
+		tokens int64
+	}{
+		{wire.StepEnd{Work: wire.NotTaken, Tokens: wire.NotTaken}, "train", model.Null},
+		{wire.StepEnd{Work: wire.NotTaken, Tokens: wire.NotTaken, Flags: wire.FlagInference}, "infer", model.Null},
+		{wire.StepEnd{Tokens: wire.NotTaken, Flags: wire.FlagInference}, "infer", model.Null},
+		{wire.StepEnd{Work: 3, Tokens: 512}, "request", 512},
+		{wire.StepEnd{Work: 99, Tokens: 1 << 60}, "", model.Null},
+	} {
+		g := newRig(t)
+		g.ring(wiretest.Options{}).Append(&c.end)
+		g.drain()
+		if row := g.sink.rows.Steps[0]; row.Work != c.kind || row.Tokens != c.tokens {
+			t.Errorf("%+v: kind %q, tokens %d", c.end, row.Work, row.Tokens)
+		}
+	}
+}

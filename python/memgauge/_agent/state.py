@@ -4,6 +4,7 @@ it, and the way of events and errors into the ring. It imports no module of ours
 life.py sets what stands here at start, at forks and at the end; the others read it."""
 import _thread
 import os
+from _collections import deque     # collections itself may not be loaded yet
 from time import monotonic, monotonic_ns
 
 GRACE = 0.2          # s; a process that ends before leaves no file
@@ -68,6 +69,8 @@ current = None      # the Process; None: it is not observed
 observer = None     # of torch (observe/observer.py), once that is there
 census = None       # the one that runs (census/census.py)
 evaluated = {}      # name in __main__ that an eval has made: id of its value; what it holds is no evidence
+work = [0]          # what a step is: a place in record/_spec.WORK_KINDS
+tokens = deque(maxlen=65536)    # of the units of work since the last record
 followed = False    # a census has found containers, which are counted until the next (census/counting.py)
 guard = None        # what acts by a policy at the ends of steps (guard/engine.py)
 guard_hooks = None  # what the program has told it, maybe before it is there (guard/hooks.py)

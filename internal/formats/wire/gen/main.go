@@ -152,6 +152,11 @@ func pySpec() []byte {
 	for i, code := range wire.EventCodes[1:] {
 		fmt.Fprintf(&b, "CODE_%s = %d\n", strings.ToUpper(strings.ReplaceAll(code, " ", "_")), i+1)
 	}
+	fmt.Fprintf(&b, "WORK_KINDS = (")
+	for _, kind := range wire.WorkKinds {
+		fmt.Fprintf(&b, "%q, ", kind)
+	}
+	b.WriteString(")\n")
 	fmt.Fprintf(&b, "FLAG_ROOT = %d\nFLAG_OPTIMIZER = %d\nFLAG_SAMPLED = %d\nFLAG_INFERENCE = %d\nFLAG_ESTIMATED = %d\nFLAG_COMPARED = %d\n",
 		wire.FlagRoot, wire.FlagOptimizer, wire.FlagSampled, wire.FlagInference, wire.FlagEstimated, wire.FlagCompared)
 	for _, k := range wire.Spec {

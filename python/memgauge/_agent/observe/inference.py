@@ -10,6 +10,16 @@ INFERENCE = 20  # root forwards without any optimizer step: more than any warm-u
 class Forwards:
     """The part of an Observer that counts forwards until an optimizer steps."""
 
+    serves = None   # while units of a server's work are counted (loop.py): what ends that
+
+    def _trains(self):
+        """An optimizer steps for the first time."""
+        serves, self.serves = self.serves, None
+        if serves is not None:
+            serves()
+        for gone in self.optimizers.gone():
+            self.steps.gone(gone)
+
     def _forward(self):
         """A root forward begins."""
         self.steps.forward()

@@ -1,5 +1,7 @@
 """Steps that no optimizer of PyTorch ends: beats. A beat is a call of memgauge.step(), a boosting round, a batch of
-Keras, or a call of a compiled function of JAX (learners.py).
+Keras, a call of a compiled function of JAX (learners.py), or a unit of a server's work that is over: a request.
+
+What trains counts before what serves: a training that answers requests too (for its metrics) is judged by its steps.
 
 The observer treats a beat like the step of an optimizer. If torch is imported too, its observer gets the beats, so that
 an iteration with both is one step; else an observer without torch is made. Only the most explicit source counts. If
@@ -12,8 +14,10 @@ from ..gauges.memory import Host
 from .modules import Names
 from .observer import Observer, install
 
-CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
-SILENT = 9               # above all sources: PyTorch's optimizers count
+# sources, the more explicit one is the higher
+CALLS, INFER, ENGINE, REQUEST, CARRYING, BATCHES, ROUNDS, UNIT, PROGRAM = range(1, 10)
+WORK = {INFER: 1, ENGINE: 2, REQUEST: 3}     # what a step of theirs is, a place in WORK_KINDS; a UNIT says it itself
+SILENT = 10              # above all sources: PyTorch's optimizers count
 PATIENCE = 1000          # beats of a lesser source in which one that counts was silent: its training has ended
 MAX_BEATS = 64           # functions or boosters that are distinguished; a program with more makes them in a loop
 
@@ -56,8 +60,9 @@ class Loop(Observer):
         self._start()
 
 
-def beat(source, key, what, times=1):
-    """The thing `key` of that source ended a step; `what` says in words what counts. Says whether it does count."""
+def beat(source, key, what, times=1, work=0):
+    """The thing `key` of that source ended a step; `what` says in words what counts, `work` what a step of a UNIT is.
+    Says whether it does count."""
     global _unheard
     if state.current is None or source < _source and not _is_over():
         return False
@@ -65,7 +70,7 @@ def beat(source, key, what, times=1):
     observer = state.observer
     token = _beats.get(key) if source == _source else None
     if token is None:
-        token = _first(source, key, what)
+        token = _first(source, key, what, WORK.get(source, work))
         if token is None:
             return False
         observer = state.observer
@@ -76,18 +81,18 @@ def beat(source, key, what, times=1):
 
 
 def _is_over():
-    """Whether the counting source has ended, now that another one beats. memgauge.step() never counts as ended: a loop
-    may call it once in an epoch."""
+    """Whether the counting source has ended, now that another one beats. What the program marks itself never counts as
+    ended: a loop may call memgauge.step() once in an epoch."""
     global _source, _unheard
     _unheard += 1
-    if _unheard < PATIENCE or _source >= PROGRAM:
+    if _unheard < PATIENCE or _source >= UNIT:
         return False
     _source = 0
     _beats.clear()
     return True
 
 
-def _first(source, key, what):
+def _first(source, key, what, work):
     """The first beat of a function, a booster: a token for it; None where PyTorch's optimizers count."""
     global _source
     observer = state.observer
@@ -100,13 +105,21 @@ def _first(source, key, what):
     if source > _source or len(_beats) >= MAX_BEATS:
         _beats.clear()      # the observer, which treats them as optimizers, then sees that they are gone
     _source = source
-    token = _beats[key] = Beat()
+    state.work[0], observer.serves = work, _silence if work else None
+    token = _beats.setdefault(key, Beat())     # two threads may come here at once
     if not observer.optimizers.number(token):
         observer.optimizers.enter(token)    # it has no step() whose code could tell whether it is compiled
     if what not in _told:
         _told.add(what)
         state.event("steps", what)
     return token
+
+
+def _silence():
+    """An optimizer has stepped while units of work were counted: it is a training that answers requests too."""
+    global _source
+    _source, state.work[0] = SILENT, 0
+    _beats.clear()
 
 
 def torch_is_there(torch):
@@ -129,9 +142,10 @@ def torch_is_there(torch):
 def after_fork():
     """In the child: nothing has stepped."""
     global _source
-    _source = 0
+    _source = state.work[0] = 0
     _beats.clear()
     _told.clear()
+    state.tokens.clear()
     observer = state.observer
     if observer is not None and observer.torch is None:
         state.observer = None

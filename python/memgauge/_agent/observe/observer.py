@@ -139,8 +139,7 @@ class Observer(Forwards, Sampling, StepRecords):
         """The optimizer's number; what there is to do when one steps that was not seen before."""
         number = self.optimizers.number(optimizer)
         if not number:
-            for gone in self.optimizers.gone():
-                self.steps.gone(gone)
+            self._trains()
             number = self.optimizers.enter(optimizer)
             # frames: this, _other, the hook, the wrapper of step() or what torch.compile made of it
             self.compiled = self.compiled or self.starts.compiled(optimizer, sys._getframe(3))

@@ -56,6 +56,7 @@ CODE_SAVING = 9
 CODE_EVALUATION = 10
 CODE_COMPILATION = 11
 CODE_FIRST_STEP = 12
+WORK_KINDS = ("train", "infer", "engine", "request", "cell", )
 FLAG_ROOT = 1
 FLAG_OPTIMIZER = 2
 FLAG_SAMPLED = 1
@@ -109,10 +110,10 @@ OBJECTS = 9
 OBJECTS_STRUCT = Struct("<QQBBHHHIIIiQQ4xI")
 
 # the end of one step, or of several short ones
-# seq, ts, kind, flags, steps, step, agent_ns, duration, room, check
+# seq, ts, kind, flags, steps, step, agent_ns, duration, work, tokens, room, check
 STEP_END = 10
-STEP_END_STRUCT = Struct("<QQBBHIIQ24sI")
-STEP_END_ROOM = b"\xff" * 24
+STEP_END_STRUCT = Struct("<QQBBHIIQQQ8sI")
+STEP_END_ROOM = b"\xff" * 8
 
 # the process's memory as the kernel has it, at the end of a step; precedes its step_end record
 # seq, ts, kind, flags, reserved0, step, rss, anon, max_rss, room, check

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 
-from .. import frames
+from .. import frames, state
 from . import _spec as S
 
 MAX_WAITING = 4096          # batches, at most 2 MB: what 20 threads write while the holder is preempted for 100 µs
@@ -117,15 +117,17 @@ def step_writer(core):
                                                core.errors)
     now, at, room = clock, HEAD, S.STEP_END_ROOM
     pack_host, host_room = S.HOST_STRUCT.pack_into, S.HOST_ROOM
+    work, told = state.work, state.tokens
 
     def step(flags, steps, step, agent_ns, duration, host=None, ts=None):
         """host: rss, anon and max_rss, or None where they were not read."""
         if ts is None:
             ts = now()
+        kind, tokens = work[0], _sum(told) if told else S.NOT_TAKEN
         try:
             take()
         except IndexError:
-            batch = ((pack, (10, flags, steps, step, agent_ns, duration, room)),)
+            batch = ((pack, (10, flags, steps, step, agent_ns, duration, kind, tokens, room)),)
             if host is not None:
                 batch = ((pack_host, (11, 0, 0, step) + host + (host_room,)),) + batch
             put(ts, batch)
@@ -137,7 +139,8 @@ def step_writer(core):
                           (seq * 0x9E3779B1 ^ ts) & 0xFFFFFFFF)
                 words[at] = seq
                 seq += 1
-            pack(slots, (seq & mask) << 6, seq, ts, 10, flags, steps, step, agent_ns, duration, room,
+            pack(slots, (seq & mask) << 6, seq, ts, 10, flags, steps, step, agent_ns, duration,
+                 kind, tokens, room,
                  (seq * 0x9E3779B1 ^ ts) & 0xFFFFFFFF)
             words[at] = seq
         except Exception:
@@ -148,6 +151,17 @@ def step_writer(core):
             drain()
 
     return step
+
+
+def _sum(told):
+    """The tokens that units of work have told of so far, which are taken off. From any thread."""
+    total = 0
+    for _ in range(len(told)):
+        try:
+            total += told.popleft()
+        except IndexError:      # another thread writes a record too
+            break
+    return min(total, S.NOT_TAKEN - 1)
 
 
 _names_of_writers = frozenset(("trace", "step", "put", "drain", "_write"))
