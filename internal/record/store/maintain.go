@@ -17,7 +17,7 @@ type Report struct {
 }
 
 const (
-	highWater = 0.80 // of MaxDisk in use: begin. The rest is room for the log and for rewriting row groups
+	highWater = 0.78 // of MaxDisk in use: begin. The rest is room for the log and for rewriting row groups
 	lowWater  = 0.65 // until so much is in use
 	slicePart = 8    // one slice is the oldest eighth of what was not treated: little to rewrite at once
 	maxSlices = 64   // after so many eighths, 0.02 % is left
