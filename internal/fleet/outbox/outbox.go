@@ -209,8 +209,11 @@ func (b *Box) rename(node string) error {
 	return b.keep(s)
 }
 
-// Close lets go of it.
-func (b *Box) Close() error { return errors.Join(b.lock.Close(), b.dir.Close()) }
+// Close lets go of it. The lock is given back in words: a child that another goroutine is just starting has a copy of
+// the descriptor until its exec, and closing ours would not end the lock before that.
+func (b *Box) Close() error {
+	return errors.Join(unix.Flock(int(b.lock.Fd()), unix.LOCK_UN), b.lock.Close(), b.dir.Close())
+}
 
 // State tells what the hub has.
 func (b *Box) State() State {
