@@ -3,7 +3,6 @@
 The bytes are those that only the hidden holder has: what one of the user's names leads to as well is not counted, since
 freeing would not free it."""
 import gc
-import re
 import sys
 
 from .._agent import torchhook
@@ -15,7 +14,6 @@ KINDS = ("results", "errors", "figures", "widgets", "workers", "graphs")
 ALL = KINDS[:-1]       # what `all` frees: the graphs hang at the user's own names
 WORKERS = "DataLoader workers"
 LEAST = 1 << 20        # bytes of a GPU that no name leads to and that are worth a line
-_NUMBERED = re.compile(r"_\d+$")
 _ERRORS_OF_SHELL = ("tb", "etype", "evalue", "pdb")     # IPython/core/ultratb.py: for %debug and %tb
 
 
@@ -148,7 +146,7 @@ def _free_results(shell):
     space, hidden = shell.user_ns, getattr(shell, "user_ns_hidden", {})
     kept = interactive.results(space)
     hook = getattr(shell, "displayhook", None)
-    for key in [key for key in space if type(key) is str and _NUMBERED.match(key)]:
+    for key in [key for key in space if type(key) is str and interactive.is_numbered(key)]:
         del space[key]
         hidden.pop(key, None)
     if kept is not None:
