@@ -105,7 +105,7 @@ class StandsStill(unittest.TestCase):
         c.ask("print('in\\n', end='')\ntry:\n  while True: pass\nexcept Exception: pass")
         self.assertEqual(c.receive(), (client.OUTPUT, b"\x01in\n"))
         self.process.child.send_signal(signal.SIGTERM)
-        self.assertEqual(self.process.child.wait(20), 7)
+        self.assertEqual(self.process.child.wait(20), 7, self.process.printed())
 
     def test_a_handler_that_returns_is_run_at_once(self):
         c = self.process.client()
@@ -307,6 +307,24 @@ class HandlersAnywhere(unittest.TestCase):
         def from_c():
             moment._came_by()
         from_c()
+
+
+class AtTheEnd(unittest.TestCase):
+    def test_a_pending_call_with_no_frame_below_it(self):
+        """The interpreter runs pending calls once more as it ends, when the program's last frame is gone. An exception
+        of ours would be the program's exit code."""
+        import ctypes
+        told = []
+        self.addCleanup(setattr, sys, "unraisablehook", sys.unraisablehook)
+        sys.unraisablehook = told.append
+        moment._arm()
+        # a thread of C's own calls bool(), as the interpreter does, from no frame of Python's
+        called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)(bool)
+        thread, libc = ctypes.c_ulong(), ctypes.CDLL(None)
+        stopper = ctypes.py_object(moment._stopper[1])
+        self.assertEqual(libc.pthread_create(ctypes.byref(thread), None, called, stopper), 0)
+        self.assertEqual(libc.pthread_join(thread, None), 0)
+        self.assertEqual(told, [])
 
 
 class Forks(unittest.TestCase):

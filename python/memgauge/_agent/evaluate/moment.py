@@ -176,11 +176,15 @@ def _too_deep():
 
 
 def _came_by():
-    """The pending call. It raises only what a signal handler of the program has raised."""
+    """The pending call. It raises only what a signal handler of the program has raised.
+
+    Where no Python frame is below it, the interpreter is about to end, and runs what is still pending
+    (Python/pylifecycle.c, _Py_FinishPendingCalls): no code may begin then."""
     global _armed
     _armed = False
-    if mainthread.stopped is None:
-        _stand_still(MAIN, _admit, sys._getframe(2))
+    interrupted = sys._getframe(1).f_back
+    if interrupted is not None and mainthread.stopped is None:
+        _stand_still(MAIN, _admit, interrupted)
 
 
 def _stand_still(place, admit, *arguments):

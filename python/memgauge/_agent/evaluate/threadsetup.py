@@ -27,8 +27,16 @@ def same_device(stop):
         if stop is not None and stop.device is not None:
             _device[0] = stop.device
         elif stop is None:
-            mainthread.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
+            mainthread.on_main_thread(lambda: _note_device(cuda), DEVICE_WAIT)
         cuda.set_device(_device[0])
+    except Exception:   # a driver that fails
+        pass
+
+
+def _note_device(cuda):
+    """On the main thread, where an exception would be the trainer's."""
+    try:
+        _device[0] = cuda.current_device()
     except Exception:   # a driver that fails
         pass
 
