@@ -4,17 +4,15 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Lock locks the directory for whoever uses it (flock(2)), until the file is closed. It does not wait.
+// Lock locks the directory for whoever uses it, until Unlock of the file. It does not wait.
 func (d *Dir) Lock() (*os.File, error) {
 	f, err := d.Handle()
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := TryLock(f, true); err != nil {
 		f.Close()
 		return nil, d.fail("lock", "", err)
 	}
@@ -46,6 +44,6 @@ func (d *Dir) sweep(name string) {
 	defer dir.Close()
 	if lock, err := dir.Lock(); err == nil {
 		_ = d.RemoveAll(name)
-		lock.Close()
+		_ = Unlock(lock)
 	}
 }

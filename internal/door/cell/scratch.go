@@ -42,5 +42,5 @@ func newScratch(parent string) (*scratch, error) {
 
 func (s *scratch) remove() {
 	_ = s.dir.Discard() // what stays is swept up by the next
-	s.lock.Close()
+	_ = rootdir.Unlock(s.lock)
 }

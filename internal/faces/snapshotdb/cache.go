@@ -75,9 +75,9 @@ func lock(ctx context.Context, dir, key string) (release func(), err error) {
 		return nil, err
 	}
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := rootdir.TryLock(f, true)
 		if err == nil {
-			return func() { f.Close() }, nil
+			return func() { _ = rootdir.Unlock(f) }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			f.Close()

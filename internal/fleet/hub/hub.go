@@ -281,7 +281,7 @@ func alone(dir *rootdir.Dir) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := rootdir.TryLock(f, true); err != nil {
 		f.Close()
 		return nil, remedy.Add(fmt.Errorf("hub: another one has %s", dir.Path()),
 			"memgauge hub status asks it; --dir gives a second one a place of its own")
@@ -316,7 +316,7 @@ func (h *Hub) Close() {
 		h.server.Close()
 	}
 	if h.lock != nil {
-		h.lock.Close()
+		_ = rootdir.Unlock(h.lock)
 	}
 	if h.dir != nil {
 		h.dir.Close()

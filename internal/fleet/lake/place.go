@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
@@ -89,7 +87,7 @@ func (d *directory) take() (err error) {
 	if d.lock, err = d.root.Edit(".lock"); err != nil {
 		return fmt.Errorf("lock the lake: %w", err)
 	}
-	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := rootdir.TryLock(d.lock, true); err != nil {
 		return remedy.Add(fmt.Errorf("another process writes the lake %s", d.text()),
 			"a lake has one writer: end the other hub or memgauge lake first")
 	}
@@ -215,7 +213,7 @@ func (d *directory) close() (err error) {
 		err = d.made.Close()
 	}
 	if d.lock != nil {
-		err = errors.Join(err, d.lock.Close())
+		err = errors.Join(err, rootdir.Unlock(d.lock))
 	}
 	return errors.Join(err, d.root.Close())
 }

@@ -2,9 +2,7 @@ package node
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 )
@@ -15,14 +13,9 @@ func Hold(dir string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("hold the session: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := rootdir.TryLock(f, true); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("hold the session: %w", err)
 	}
-	return func() { f.Close() }, nil
-}
-
-// tryLock says whether nobody holds the file exclusively. The lock ends with the file.
-func tryLock(f *os.File) bool {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
+	return func() { _ = rootdir.Unlock(f) }, nil
 }

@@ -248,6 +248,7 @@ func heldElsewhere(dir string) bool {
 	if errors.Is(err, fs.ErrNotExist) || err != nil {
 		return false
 	}
-	defer f.Close()
-	return !tryLock(f)
+	elsewhere := rootdir.TryLock(f, false) != nil
+	_ = rootdir.Unlock(f)
+	return elsewhere
 }

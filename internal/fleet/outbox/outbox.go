@@ -16,8 +16,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -109,7 +107,7 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
 	b = &Box{dir: at, session: session, lock: lock, schema: table.Latest()}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := rootdir.TryLock(lock, true); err != nil {
 		_ = b.Close()
 		return nil, ErrBusy
 	}
@@ -209,10 +207,9 @@ func (b *Box) rename(node string) error {
 	return b.keep(s)
 }
 
-// Close lets go of it. The lock is given back in words: a child that another goroutine is just starting has a copy of
-// the descriptor until its exec, and closing ours would not end the lock before that.
+// Close lets go of it.
 func (b *Box) Close() error {
-	return errors.Join(unix.Flock(int(b.lock.Fd()), unix.LOCK_UN), b.lock.Close(), b.dir.Close())
+	return errors.Join(rootdir.Unlock(b.lock), b.dir.Close())
 }
 
 // State tells what the hub has.

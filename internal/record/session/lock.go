@@ -41,11 +41,7 @@ func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
-	how := syscall.LOCK_SH
-	if exclusive {
-		how = syscall.LOCK_EX
-	}
-	if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); err != nil {
+	if err := rootdir.TryLock(f, exclusive); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock session %s: %w", s.Dir, ErrLocked)
@@ -93,7 +89,7 @@ func (l *Lock) Release() {
 		_ = l.f.Truncate(0)
 	}
 	if l.f != nil {
-		l.f.Close()
+		_ = rootdir.Unlock(l.f)
 	}
 }
 

@@ -71,5 +71,5 @@ func makeScratch(parent string) (*scratch, error) {
 
 func (s *scratch) remove() {
 	_ = s.dir.Discard() // what stays is swept up by the next
-	s.f.Close()
+	_ = rootdir.Unlock(s.f)
 }
