@@ -86,7 +86,8 @@ func (s *Server) admitsAsker(id uint64, at string) bool {
 	full := len(s.askers) >= forAskers
 	s.mu.Unlock()
 	if full {
-		s.asking(time.Now())
+		now := time.Now()
+		s.makeRoom(s.asking(now), now)
 	}
 	s.mu.Lock()
 	if len(s.askers) >= forAskers {
@@ -107,6 +108,45 @@ func (s *Server) admitsAsker(id uint64, at string) bool {
 		s.hearPlace(at, hear)
 	}
 	return true
+}
+
+// askerIdle is how long a connection of who asks has said nothing when it may be ended for another one, which takes its
+// place: pages, screens and commands ask every few seconds. A variable for tests.
+var askerIdle = 10 * time.Second
+
+// makeRoom ends one idle connection of who asks, if all places are taken. Its owner's next question connects again.
+func (s *Server) makeRoom(open []*server.ConnInfo, now time.Time) {
+	idle := idlest(open, now)
+	s.mu.Lock()
+	if idle == nil || s.askers[idle.Cid] == nil || len(s.askers) < forAskers {
+		s.mu.Unlock()
+		return
+	}
+	stop := s.leavesLocked(idle.Cid)
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	s.refuse(whyIdle)
+	_ = s.ns.DisconnectClientByID(idle.Cid) // or it has gone by itself
+}
+
+// idlest is the connection that another may take the place of: of the address that has most of them, since somebody may
+// open many and say nothing, that which has said nothing for longest; nil where all ask, or are being answered.
+func idlest(open []*server.ConnInfo, now time.Time) (found *server.ConnInfo) {
+	from := map[string]int{}
+	for _, one := range open {
+		from[one.IP]++
+	}
+	for _, one := range open {
+		if one.Pending > 0 || now.Sub(one.LastActivity) < askerIdle {
+			continue
+		}
+		if found == nil || cmp.Or(from[one.IP]-from[found.IP], found.LastActivity.Compare(one.LastActivity)) > 0 {
+			found = one
+		}
+	}
+	return found
 }
 
 // beforeLocked are the connections that a place has had before the newest of mostEars: who comes back has lost them.

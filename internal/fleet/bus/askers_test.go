@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/memgauge/memgauge/test/env"
@@ -101,6 +103,48 @@ func TestPlaceOfAnother(t *testing.T) {
 	}
 	if n := h.Refused()[whyPlace]; n != 5 {
 		t.Errorf("%d were counted", n)
+	}
+}
+
+// TestIdleMakesRoom: connections that say nothing keep nobody out.
+func TestIdleMakesRoom(t *testing.T) {
+	fewPlaces(t)
+	askerIdle = 0
+	h := open(t, nil)
+	for range 3 * forAskers {
+		if _, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}); err != nil {
+			t.Fatal(err)
+		}
+		h.Server.mu.Lock()
+		if n := len(h.askers); n > forAskers {
+			t.Errorf("%d places are taken of %d", n, forAskers)
+		}
+		h.Server.mu.Unlock()
+	}
+	if n := h.Refused()[whyIdle]; n < int64(2*forAskers) {
+		t.Errorf("%d were ended", n)
+	}
+}
+
+func TestIdlest(t *testing.T) {
+	now := time.Now()
+	conn := func(id uint64, ip string, silent time.Duration, pending int) *server.ConnInfo {
+		return &server.ConnInfo{Cid: id, IP: ip, LastActivity: now.Add(-silent), Pending: pending}
+	}
+	all := []*server.ConnInfo{
+		conn(1, "10.0.0.1", time.Hour, 0), // a page that was left open
+		conn(2, "10.0.0.2", askerIdle-1, 0), conn(3, "10.0.0.2", time.Minute, 1),
+		conn(4, "10.0.0.2", time.Minute, 0), conn(5, "10.0.0.2", 2*time.Minute, 0),
+	}
+	for _, want := range []uint64{5, 4} { // of 4 and 3 that address has most
+		i := slices.IndexFunc(all, func(c *server.ConnInfo) bool { return c.Cid == want })
+		if got := idlest(all, now); got == nil || got.Cid != want {
+			t.Errorf("%+v, want %d", got, want)
+		}
+		all = slices.Delete(all, i, i+1)
+	}
+	if got := idlest(all[1:], now); got != nil {
+		t.Errorf("%+v asks, or is being answered", got)
 	}
 }
 

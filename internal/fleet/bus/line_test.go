@@ -163,9 +163,7 @@ func TestConnectionsOfAKey(t *testing.T) {
 
 // TestPlacesOfAskers: nodes, or who has their token, can't take the places that are left to who asks.
 func TestPlacesOfAskers(t *testing.T) {
-	oldMost, oldAskers := maxConnections, forAskers
-	maxConnections, forAskers = 24, 8
-	t.Cleanup(func() { maxConnections, forAskers = oldMost, oldAskers }) // after the server's end
+	fewPlaces(t)
 	h := open(t, nil)
 	nodes := 0
 	for ; nodes <= maxConnections; nodes++ {
@@ -190,11 +188,16 @@ func TestPlacesOfAskers(t *testing.T) {
 	}
 }
 
+// fewPlaces has the hubs of a test refuse early, and nobody who is idle makes room.
+func fewPlaces(t *testing.T) {
+	oldMost, oldAskers, oldIdle := maxConnections, forAskers, askerIdle
+	maxConnections, forAskers, askerIdle = 24, 8, time.Hour
+	t.Cleanup(func() { maxConnections, forAskers, askerIdle = oldMost, oldAskers, oldIdle }) // after the server's end
+}
+
 // TestAskersLeavePlaces: who asks can't take the places of nodes, and those that went count no more.
 func TestAskersLeavePlaces(t *testing.T) {
-	oldMost, oldAskers := maxConnections, forAskers
-	maxConnections, forAskers = 24, 8
-	t.Cleanup(func() { maxConnections, forAskers = oldMost, oldAskers }) // after the server's end
+	fewPlaces(t)
 	h := open(t, nil)
 	askers := 0
 	var one *Conn

@@ -244,6 +244,7 @@ const (
 	whyFlood    = "too many messages a second"
 	whyMany     = "too many connections of nodes, or of this one"
 	whyAskers   = "too many connections of people"
+	whyIdle     = "said nothing while another wanted its place"
 	whyStranger = "too many connections without a token"
 	whyUnread   = "too many bytes that it does not read"
 	whyHears    = "hears one subject many times over"

@@ -13,9 +13,9 @@ import (
 
 // few has places for so many who ask, until the test and its server have ended.
 func few(t *testing.T, askers int) {
-	old := forAskers
-	forAskers = askers
-	t.Cleanup(func() { forAskers = old })
+	old, oldIdle := forAskers, askerIdle
+	forAskers, askerIdle = askers, time.Hour
+	t.Cleanup(func() { forAskers, askerIdle = old, oldIdle })
 }
 
 // deaf hears answers, and reads none of them; ear is where.
