@@ -130,6 +130,12 @@ func Versitygw(t testing.TB) string {
 	return need(t, "versitygw", "MEMGAUGE_VERSITYGW")
 }
 
+// BashCompletion is bash's file of completion; zsh and fish are there as well.
+func BashCompletion(t testing.TB) string {
+	t.Helper()
+	return need(t, "shells", "MEMGAUGE_SHELLS")
+}
+
 // Trino is the directory of an unpacked Trino server.
 func Trino(t testing.TB) string {
 	t.Helper()

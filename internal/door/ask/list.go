@@ -37,6 +37,24 @@ func List(ctx context.Context, all bool) (list []api.Listed, left []error, err e
 	return append(list, finished...), left, ctx.Err()
 }
 
+// Known tells of all sessions, live ones first, what their directories say. Nobody is asked and no database is opened:
+// it is what a shell's completion needs at a key.
+func Known() (list []api.Listed) {
+	found, _, _ := session.Scan()
+	var finished []api.Listed
+	for _, s := range found {
+		one := api.Listed{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
+			Started: s.Meta.Started, Rows: -1, Live: s.Live()}
+		if one.Live {
+			one.PIDs, one.Ranks = livePIDs(s)
+			list = append(list, one)
+		} else {
+			finished = append(finished, one)
+		}
+	}
+	return append(list, finished...)
+}
+
 // Elsewhere says why the place for sessions that the user named is not searched; "" if it is.
 func Elsewhere() string { return session.HomeNote() }
 

@@ -135,6 +135,7 @@ func (a *App) RootCommand() *cobra.Command {
 	for _, c := range root.Commands() {
 		a.FinishCommand(c)
 	}
+	a.completeRoot(root)
 	return root
 }
 
@@ -163,6 +164,7 @@ func (a *App) FinishCommand(c *cobra.Command) {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
 	}
 	checkAll(c)
+	complete(c)
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
 		a.command = Called(c)
@@ -223,8 +225,7 @@ func TextArguments(args []string) []string {
 
 // IsCommand reports whether name is a command of root, an alias of one, or a command that cobra adds.
 func IsCommand(root *cobra.Command, name string) bool {
-	reserved := []string{"help", "completion", "__complete", "__completeNoDesc"} // cobra adds these when it runs
-	if slices.Contains(reserved, name) {
+	if name == "help" || name == "completion" || isCompletion(name) { // cobra adds these when it runs
 		return true
 	}
 	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {

@@ -47,6 +47,12 @@ func OneOf(words ...string) func(string) error {
 	}
 }
 
+// Words has a flag refuse all but some words, of which several may stand in a list, and shells complete them.
+func Words(c *cobra.Command, flag string, words ...string) {
+	Check(c.Flags(), flag, OneOf(words...))
+	Offer(c, flag, words...)
+}
+
 // Listens is a check for addresses to listen at.
 func Listens(text string) error {
 	if _, _, err := net.SplitHostPort(text); err != nil {

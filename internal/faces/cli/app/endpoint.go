@@ -112,6 +112,9 @@ func (a *App) Named() bool {
 
 // takeEndpoint takes the ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
 func (a *App) takeEndpoint(root *cobra.Command, args []string) ([]string, error) {
+	if len(args) > 0 && isCompletion(args[0]) {
+		return a.completing(root, args), nil
+	}
 	n := wordsBefore(root, args)
 	if n == 0 {
 		return TextArguments(args), nil

@@ -67,6 +67,7 @@ func (a *commands) evalCommand() *cobra.Command {
 		"stop nothing: run beside the main thread, even while PyTorch computes; code that changes tensors can then end the process")
 	c.MarkFlagsMutuallyExclusive("rank", "pid", "all")
 	c.MarkFlagsMutuallyExclusive("at", "beside")
+	app.Offer(c, "at", "main", "step")
 	return c
 }
 

@@ -74,12 +74,10 @@ func (o *QueryOptions) AddFlags(c *cobra.Command) {
 		"write to `FILE`, which appears or changes only when the query has succeeded")
 	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (default never)")
 	f.Lookup("timeout").DefValue = "0" // what pflag takes for no default worth printing
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(),
-		cobra.ShellCompDirectiveNoFileComp))
+	app.Offer(c, "format", formatNames()...)
 }
 
-func formatNames() []cobra.Completion {
-	var names []cobra.Completion
+func formatNames() (names []string) {
 	for _, f := range render.Formats {
 		names = append(names, string(f))
 	}

@@ -76,6 +76,7 @@ func (a *commands) checkCommand() *cobra.Command {
 	f.BoolVar(&o.unsafe, "unsafe", false, "with --fix or --diff: make suggested fixes too; look at what they change")
 	f.BoolVar(&o.diff, "diff", false, "show what --fix would change, and change nothing")
 	f.StringVar(&o.format, "format", o.format, "`FORM` of the output: text, json, sarif, github, junit")
+	app.Offer(c, "format", "text", "json", "sarif", "github", "junit")
 	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
 	f.StringSliceVar(&o.ignored, "ignore", nil, "without these `RULES`")
 	f.BoolVar(&o.lsp, "lsp", false, "serve an editor on standard input and output: diagnostics, hover, code actions")

@@ -43,7 +43,7 @@ func (a *commands) nodeCommand() *cobra.Command {
 		"also answer what changes trainings: eval, record, snapshot; eval means all three")
 	f.BoolVar(&o.Resend, "resend", false,
 		"send all rows once more, after a hub has lost some: what its lake still has is there twice then")
-	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
+	app.Words(c, "allow", "eval", "record", "snapshot")
 	return c
 }
 

@@ -57,7 +57,7 @@ func (a *commands) rotateCommand() *cobra.Command {
 	dir := hubDir(c)
 	c.Flags().StringVar(&role, "role", string(bus.Join), "the token for nodes (`join`) or the one for people (ask)")
 	c.Flags().BoolVar(&now, "now", false, "the one before lets nobody in any more; who is connected stays so")
-	app.Check(c.Flags(), "role", app.OneOf(string(bus.Join), string(bus.Asks)))
+	app.Words(c, "role", string(bus.Join), string(bus.Asks))
 	c.RunE = func(*cobra.Command, []string) error {
 		o, err := dir()
 		if err == nil {

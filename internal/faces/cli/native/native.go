@@ -72,6 +72,9 @@ func (a *commands) diffCommand() *cobra.Command {
 	o.flags(c)
 	c.Flags().StringVar(&o.from, "from", "settled", "the first `MOMENT`: start, settled, peak, now, or such as 90s")
 	c.Flags().StringVar(&o.to, "to", "now", "the second `MOMENT`")
+	for _, flag := range []string{"from", "to"} {
+		app.Offer(c, flag, "start", "settled", "peak", "now")
+	}
 	return c
 }
 

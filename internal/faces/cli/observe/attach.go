@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -37,7 +38,8 @@ func (a *commands) attachCommand() *cobra.Command {
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
 			"  memgauge attach train.ipynb\n" +
 			"  memgauge attach 27891 && memgauge 27891 query \"SELECT * FROM python.steps\"",
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeTargets,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if native {
 				return errNativeAttach
@@ -61,12 +63,31 @@ func (a *commands) attachCommand() *cobra.Command {
 		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
 	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
 		"a process's start (docs/native.md)")
+	app.Offer(c, "trace", traces...)
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
 	f.BoolVar(&within, "within", false, "for the process that starts this command: it runs the source (docs/attach.md)")
 	if err := f.MarkHidden("within"); err != nil {
 		panic(err) // it was defined above
 	}
 	return c
+}
+
+// completeTargets offers the Python processes that a shell's user may observe, and notebooks.
+func completeTargets(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var list []cobra.Completion
+	for _, one := range observe.Targets() {
+		if pid := strconv.Itoa(one.PID); strings.HasPrefix(pid, word) {
+			about := units.Bytes(one.Resident).String() + " " + strings.Join(one.Command, " ")
+			list = append(list, cobra.CompletionWithDesc(pid, plain.Line(about)))
+		}
+	}
+	if len(list) > 0 {
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []cobra.Completion{jupyter.Extension[1:]}, cobra.ShellCompDirectiveFilterFileExt
 }
 
 // target finds the process that an argument means. The session of a notebook has the notebook's name.

@@ -71,6 +71,9 @@ func (a *commands) runCommand() *cobra.Command {
 	f.DurationVar(&o.Interval, "interval", time.Second,
 		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	hubFlags(f, &hub)
+	app.Words(c, "allow", "eval", "record", "snapshot")
+	app.Offer(c, "trace", traces...)
+	app.Offer(c, "on-oom", "retry", "stop")
 	return c
 }
 
@@ -87,8 +90,10 @@ func hubFlags(f *pflag.FlagSet, o *node.Settings) {
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"what the hub may do to this run: eval, record, snapshot; eval means all three")
-	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
 }
+
+// traces are the values of --trace.
+var traces = []string{"auto", "all", "off"}
 
 // observeFlags adds the flags that run and attach share.
 func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {

@@ -141,6 +141,7 @@ func (a *commands) snapshotRecordCommand() *cobra.Command {
 	f.BoolVar(&o.off, "off", false, "end")
 	f.IntVar(&o.entries, "max-entries", 100_000, "keep the newest `N` events")
 	f.StringVar(&o.stacks, "stacks", "python", "`KIND` of stacks: python, or all, with C++ frames")
+	app.Offer(c, "stacks", "python", "all")
 	f.BoolVar(&o.All, "all", false, "every trainer of the session")
 	c.MarkFlagsMutuallyExclusive("on", "off")
 	c.MarkFlagsMutuallyExclusive("rank", "pid", "all")
