@@ -12,6 +12,7 @@ from memgauge._agent.census import census
 try:
     import torch
     from torch import nn
+    torch.set_num_threads(1)    # more would wait for each other by spinning, on cores that the census has to share
 except ImportError:
     torch = None
 

@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import alloclib
+import lane
 
 COMMON = ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_alloc_fn", "set_record_stream_fn",
           "set_release_pool")
@@ -132,7 +133,8 @@ class Install(unittest.TestCase):
         return done.stdout
 
     def test_each_version(self):
-        for minor in range(16):
+        """In the short lane the first and the last with either set of setters."""
+        for minor in range(16) if lane.SCALE else (0, 1, 2, 15):
             version, setters = "2.%d.0" % minor, BY_STREAM if minor < 2 else BY_FILTER
             with self.subTest(version):
                 self.assertEqual(self.run_stub(version, setters, USE), "fine\n")
@@ -173,38 +175,6 @@ memgauge.install_allocator()
 os.environ["PYTORCH_ALLOC_CONF"] = "max_split_size_mb:70"
 memgauge.install_allocator("max_split_size_mb:80")
 """ + read), "80\n")
-
-
-@unittest.skipUnless(alloclib.PATH, alloclib.REASON)
-class RealTorch(unittest.TestCase):
-    def test_takes_all_setters(self):
-        code = """
-import memgauge, torch
-from memgauge import allocator
-if not hasattr(torch._C, "_cuda_customAllocator"):
-    print("skip: torch without CUDA")
-else:
-    ours = torch.cuda.memory.CUDAPluggableAllocator(allocator.library().path, "memgauge_torch_alloc", "memgauge_torch_free")
-    taken = []
-    class Watch:
-        def __getattr__(self, name):
-            def set_it(address, real=getattr(ours.allocator(), name)):
-                real(address)
-                taken.append(name)
-            return set_it
-    allocator._wire(Watch(), allocator.library(), torch.__version__)
-    has = sorted(n for n in dir(ours.allocator()) if n.startswith("set_"))
-    print(sorted(taken) == has, len(has))
-"""
-        try:
-            import torch  # noqa: F401
-        except ImportError:
-            self.skipTest("no torch in this Python")
-        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              universal_newlines=True, timeout=300)
-        if "skip:" in done.stdout:
-            self.skipTest(done.stdout)
-        self.assertIn("True 8\n", done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // Package wheel holds what `make wheel` and `make release` build to what docs/install.md and docs/release.md promise:
 // it builds a wheel, examines it, installs it with pip and uses it as people do.
-// All of it is in the long lane.
+// All but TestReleased is in the long lane.
 package wheel
 
 import (

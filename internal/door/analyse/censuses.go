@@ -3,8 +3,8 @@ package analyse
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
 
@@ -98,7 +98,7 @@ func (l *loader) objectsAfter(c *censuses) error {
 	}
 	c.read += len(c.rows) - before
 	if len(c.rows) > before {
-		slices.SortStableFunc(c.rows, func(a, b seen) int {
+		order.Stable(c.rows, func(a, b seen) int {
 			return cmp.Or(cmp.Compare(a.group.Census, b.group.Census), cmp.Compare(a.us, b.us))
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -31,7 +32,7 @@ func (l *loader) hostRows() error {
 	})
 	byTime := func(a, b reading) int { return cmp.Compare(a.us, b.us) }
 	if !slices.IsSortedFunc(list, byTime) {
-		slices.SortStableFunc(list, byTime)
+		order.Stable(list, byTime)
 	}
 	l.hosts.list = list[max(0, len(list)-MaxReadings):]
 	return err
@@ -99,7 +100,7 @@ func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
 	})
 	byTime := func(a, b cgroup) int { return cmp.Compare(a.us, b.us) }
 	if !slices.IsSortedFunc(list, byTime) {
-		slices.SortStableFunc(list, byTime)
+		order.Stable(list, byTime)
 	}
 	for from := 0; from < len(list); {
 		to := from + 1

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
@@ -287,7 +288,7 @@ func (l *loader) input() detect.Input {
 		}
 		in.Processes = append(in.Processes, *p)
 	}
-	slices.SortFunc(in.Processes, func(a, b detect.Process) int { return a.PID - b.PID })
+	order.By(in.Processes, func(a, b detect.Process) int { return a.PID - b.PID })
 	return in
 }
 

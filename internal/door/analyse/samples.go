@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/stats"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -48,7 +49,7 @@ func (s *sums) sort() {
 		return
 	}
 	old := s.list
-	slices.SortStableFunc(old, byTime)
+	order.Stable(old, byTime)
 	s.list = nil
 	for _, x := range old {
 		s.add(x.us, x.shmem, x.anon, x.file)
@@ -119,7 +120,7 @@ func (l *loader) memory() error {
 func (l *loader) sampled(pid int32, list []sample) {
 	byTime := func(a, b sample) int { return cmp.Compare(a.us, b.us) }
 	if !slices.IsSortedFunc(list, byTime) {
-		slices.SortStableFunc(list, byTime)
+		order.Stable(list, byTime)
 	}
 	column := func(of func(x *sample) float64) []float64 {
 		out := make([]float64, len(list))

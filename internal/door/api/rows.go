@@ -23,24 +23,41 @@ type Querier interface {
 // The list is never nil. It is held in memory as a whole, so the statement must bound it. A stranger may not
 // keep to that, so the answer has the bounds of a document too.
 func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
+	rows := []T{}
+	err := decodeAll(ctx, db, sql, reflect.TypeFor[T]().Size(), func(decode func(any) error) error {
+		var row T
+		err := decode(&row)
+		if err == nil {
+			rows = append(rows, row)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// decodeAll is what Rows does that is the same for all types of row: it calls next until there is no more. A row takes
+// size bytes.
+func decodeAll(ctx context.Context, db Querier, sql string, size uintptr,
+	next func(decode func(any) error) error,
+) error {
 	var out document
 	if err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
-		return nil, fmt.Errorf("read the session: %w", err)
+		return fmt.Errorf("read the session: %w", err)
 	}
-	rows := []T{}
-	for dec := json.NewDecoder(&out.text); ; {
-		if int64(len(rows))*int64(reflect.TypeFor[T]().Size())+rowFactor*dec.InputOffset() > maxMade {
-			return nil, fmt.Errorf("read the session's answer: %w: it would take more than %d bytes", ErrLarge, maxMade)
+	dec := json.NewDecoder(&out.text)
+	for n := int64(0); ; n++ {
+		if n*int64(size)+rowFactor*dec.InputOffset() > maxMade {
+			return fmt.Errorf("read the session's answer: %w: it would take more than %d bytes", ErrLarge, maxMade)
 		}
-		var row T
-		err := dec.Decode(&row)
-		if errors.Is(err, io.EOF) {
-			return rows, nil
+		switch err := next(dec.Decode); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the session's answer: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read the session's answer: %w", err)
-		}
-		rows = append(rows, row)
 	}
 }
 

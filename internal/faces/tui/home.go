@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -336,12 +337,12 @@ func (h *home) drawSessions(m *model, wide, high, line int) []string {
 		return []string{paint(faint, " asking them …")}
 	}
 	list := slices.Clone(h.listed)
-	order := sessionOrders[h.sessions.sort%len(sessionOrders)].less
-	slices.SortStableFunc(list, func(a, b api.Listed) int {
+	by := sessionOrders[h.sessions.sort%len(sessionOrders)].less
+	order.Stable(list, func(a, b api.Listed) int {
 		if h.sessions.reverse {
 			a, b = b, a
 		}
-		return order(h, a, b)
+		return by(h, a, b)
 	})
 	var items []item
 	for _, s := range list {
@@ -383,12 +384,12 @@ var processColumns = []column{{name: "pid", wide: 8, right: true}, {name: "memor
 
 func (h *home) drawProcesses(wide, high, line int) []string {
 	list := slices.Clone(h.view.Processes)
-	order := processOrders[h.processes.sort%len(processOrders)].less
-	slices.SortStableFunc(list, func(a, b inventory.Process) int {
+	by := processOrders[h.processes.sort%len(processOrders)].less
+	order.Stable(list, func(a, b inventory.Process) int {
 		if h.processes.reverse {
 			a, b = b, a
 		}
-		return order(a, b)
+		return by(a, b)
 	})
 	var items []item
 	for _, p := range list {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/doc"
 	rows "github.com/memgauge/memgauge/internal/formats/model"
@@ -357,16 +358,16 @@ func chartOf(list []series, wide, high, legend int, limitAt float64) []string {
 
 // legendOf names each series with its value and its own line, between 0 and its highest. What is nothing comes last.
 func legendOf(list []series, wide, high int) []string {
-	order := slices.Clone(list)
-	slices.SortStableFunc(order, func(a, b series) int {
+	ranked := slices.Clone(list)
+	order.Stable(ranked, func(a, b series) int {
 		return cmp.Compare(highest(b.values), highest(a.values))
 	})
 	if sum := total(list); high > len(list) {
-		order = append([]series{sum}, order...)
+		ranked = append([]series{sum}, ranked...)
 	}
-	each := max(1, min(3, high/max(1, len(order))))
+	each := max(1, min(3, high/max(1, len(ranked))))
 	var lines []string
-	for _, s := range order {
+	for _, s := range ranked {
 		if highest(s.values) == 0 && s.now == 0 {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/record/store"
 )
 
@@ -38,14 +39,14 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
 	hours := sortOut(files)
-	order := make([]hour, 0, len(hours))
+	oldest := make([]hour, 0, len(hours))
 	for h := range hours {
-		order = append(order, h)
+		oldest = append(oldest, h)
 	}
-	slices.SortFunc(order, func(a, b hour) int {
+	order.By(oldest, func(a, b hour) int {
 		return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.dir(), b.dir()))
 	})
-	err = w.giveUp(ctx, order, hours, &r)
+	err = w.giveUp(ctx, oldest, hours, &r)
 	if err == nil && r.GivenUp > 0 {
 		err = w.unlist(ctx, hours)
 	}
@@ -53,7 +54,7 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
 	now := time.Now()
-	for _, h := range order {
+	for _, h := range oldest {
 		c := hours[h]
 		if c == nil { // given up
 			continue

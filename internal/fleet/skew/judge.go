@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Kind is what is odd about a unit.
@@ -110,7 +112,7 @@ func Judge(in Input) Report {
 	if in.Host != nil {
 		r.Nodes = max(r.Nodes, in.Host.Len())
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+	order.Stable(r.Findings, func(a, b Finding) int {
 		switch {
 		case a.Since != b.Since:
 			return compareInt(a.Since, b.Since)
@@ -202,7 +204,7 @@ func (r *Report) memory(g *Grid) {
 		}
 		r.Findings = append(r.Findings, f)
 	}
-	slices.SortStableFunc(r.Slopes, func(a, b Slope) int { return compareNaN(b.Pace, a.Pace) })
+	order.Stable(r.Slopes, func(a, b Slope) int { return compareNaN(b.Pace, a.Pace) })
 	r.pileUp(g, columns, floor, material)
 }
 

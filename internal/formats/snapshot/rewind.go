@@ -3,6 +3,8 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // rewinder goes through a history backwards, from the state at its end to the one at its beginning.
@@ -169,7 +171,7 @@ func finalState(segments []Segment, device int) *rewinder {
 		}
 	}
 	for _, list := range [][]held{r.segments, r.mapped} {
-		slices.SortStableFunc(list, func(a, b held) int { return cmp.Compare(a.Addr, b.Addr) })
+		order.Stable(list, func(a, b held) int { return cmp.Compare(a.Addr, b.Addr) })
 	}
 	return r
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Snapshot is the state of an allocator at one moment and, where it was recorded, how it came to it. Sizes are in
@@ -170,7 +172,7 @@ func (s *Snapshot) addEvent(e Event) {
 // Check tells whether the segments hang together: blocks tile their segment and segments don't overlap.
 func (s *Snapshot) Check() error {
 	bySpace := slices.Clone(s.Segments)
-	slices.SortFunc(bySpace, func(a, b Segment) int {
+	order.By(bySpace, func(a, b Segment) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Address, b.Address))
 	})
 	for i, g := range bySpace {

@@ -7,7 +7,7 @@ var _ = describe(func(r *model.ObjectGroup) *Table {
 		View: "python.objects", Store: "objects", Order: 110,
 		Doc:  "what else a census saw: growth of types and containers, graphs, cycles …",
 		Rows: func(b *model.Batch) any { return &b.Objects },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rank(&r.Rank),
@@ -26,7 +26,7 @@ var _ = describe(func(r *model.ObjectGroup) *Table {
 			text("site", &r.Site, "file:line that makes or keeps them; NULL where not known").orNull(),
 			text("detail", &r.Detail, "which"),
 			flag("estimated", &r.Estimated, "whether it was counted in a sample and scaled up"),
-		},
+		),
 	}
 })
 
@@ -35,7 +35,7 @@ var _ = describe(func(r *model.TensorGroup) *Table {
 		View: "python.tensors", Store: "tensors", Order: 120,
 		Doc:  "live tensors by holder, age and site, as a census saw them",
 		Rows: func(b *model.Batch) any { return &b.Tensors },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rank(&r.Rank),
@@ -55,7 +55,7 @@ var _ = describe(func(r *model.TensorGroup) *Table {
 			text("holder", &r.Holder,
 				"who holds them: path from a global, a function's local, a thread …; NULL where not known").orNull(),
 			flag("estimated", &r.Estimated, "whether it was counted in a sample and scaled up"),
-		},
+		),
 	}
 })
 
@@ -66,7 +66,7 @@ var Backtrace = describe(func(r *model.Backtrace) *Table {
 		Doc: "every thread's Python stack, taken at the moment of the SELECT",
 
 		Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rank(&r.Rank),
@@ -77,6 +77,6 @@ var Backtrace = describe(func(r *model.Backtrace) *Table {
 			textOrNull("file", &r.File, "source file; NULL in a kernel frame"),
 			numberOr("lineno", &r.Line, 0, "line that is being executed; NULL in a kernel frame"),
 			text("frame_type", &r.Kind, "python, or kernel where Python's lock could not be had within 2 s"),
-		},
+		),
 	}
 })

@@ -8,7 +8,7 @@ var _ = describe(func(r *model.GPUProcess) *Table {
 		Doc:  "GPU memory by process",
 		Rows: func(b *model.Batch) any { return &b.Samples.GPUProcs },
 		Thin: highest("device_id, pid", "used_bytes"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			number("device_id", &r.Device, "number of the GPU by the driver's order (nvidia-smi)"),
 			pid(&r.PID),
@@ -16,7 +16,7 @@ var _ = describe(func(r *model.GPUProcess) *Table {
 			gauge("used_bytes", &r.Used, "bytes of the GPU; NULL where the driver does not tell"),
 			flag("in_job", &r.InJob, "whether the process belongs to this job"),
 			text("comm", &r.Comm, "name of the process or thread as the kernel has it"),
-		},
+		),
 	}
 })
 
@@ -26,7 +26,7 @@ var _ = describe(func(r *model.GPUUtilization) *Table {
 		Doc:  "memory and load of each GPU, every second",
 		Rows: func(b *model.Batch) any { return &b.Samples.GPUs },
 		Thin: highest("device_id", "used_bytes"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			number("device_id", &r.Device, "number of the GPU by the driver's order (nvidia-smi)"),
 			text("name", &r.Name, "model"),
@@ -52,7 +52,7 @@ var _ = describe(func(r *model.GPUUtilization) *Table {
 			gauge("pcie_generation", &r.PCIeGeneration, "PCIe generation now"),
 			gauge("pcie_width", &r.PCIeWidth, "PCIe lanes now"),
 			text("state", &r.State, "ok, or why there are no figures"),
-		},
+		),
 	}
 })
 
@@ -62,7 +62,7 @@ var _ = describe(func(r *model.GPUDevice) *Table {
 		Doc:  "the GPUs of this machine",
 		Rows: func(b *model.Batch) any { return &b.Samples.Devices },
 		Key:  "uuid", Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			at("ts", &r.Time, "time (UTC) when it was first seen"),
 			number("device_id", &r.Device, "number of the GPU by the driver's order (nvidia-smi)"),
 			text("uuid", &r.UUID, "the device's own identity"),
@@ -76,7 +76,7 @@ var _ = describe(func(r *model.GPUDevice) *Table {
 			numberOr("visible_as", &r.CUDAVisible, -1,
 				"number in the job (CUDA_VISIBLE_DEVICES); NULL when hidden from it"),
 			text("state", &r.State, "ok, or what is wrong"),
-		},
+		),
 	}
 })
 
@@ -86,12 +86,12 @@ var _ = describe(func(r *model.GPUEvent) *Table {
 		Doc:  "Xid errors, devices lost and found",
 		Rows: func(b *model.Batch) any { return &b.Samples.GPUEvents },
 		Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			number("device_id", &r.Device, "number of the GPU by the driver's order (nvidia-smi)"),
 			text("kind", &r.Kind, "xid, lost, found, ecc"),
 			gauge("code", &r.Code, "number by kind, such as the Xid"),
 			text("text", &r.Text, "details"),
-		},
+		),
 	}
 })

@@ -8,7 +8,7 @@ var _ = describe(func(r *model.Utilization) *Table {
 		Doc:  "what processes and threads do with the CPU",
 		Rows: func(b *model.Batch) any { return &b.Samples.Utilization },
 		Thin: highest("pid, tid", "user_pct + sys_pct"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rankOfAny(&r.Rank),
@@ -28,7 +28,7 @@ var _ = describe(func(r *model.Utilization) *Table {
 				"threads", "threads; NULL for threads"),
 			text("state", &r.State, "R running, S sleeping, D waiting for I/O, T stopped, Z ended"),
 			text("wchan", &r.Wchan, "kernel function in which it sleeps; '' when it runs or that is hidden"),
-		},
+		),
 	}
 })
 
@@ -38,7 +38,7 @@ var _ = describe(func(r *model.ProcessMemory) *Table {
 		Doc:  "memory of each process of the job, every second",
 		Rows: func(b *model.Batch) any { return &b.Samples.Memory },
 		Thin: highest("pid", "rss"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rankOfAny(&r.Rank),
@@ -83,7 +83,7 @@ var _ = describe(func(r *model.ProcessMemory) *Table {
 			gauge("written_bytes", &r.WrittenBytes,
 				"bytes written to storage since the process began; NULL where the kernel keeps it to itself"),
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
-		},
+		),
 	}
 })
 
@@ -93,7 +93,7 @@ var _ = describe(func(r *model.CgroupMemory) *Table {
 		Doc:  "the cgroup that the job is charged to, and the limit that binds",
 		Rows: func(b *model.Batch) any { return &b.Samples.Cgroups },
 		Thin: highest("path", "current"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			text("path", &r.Path, "cgroup, below its hierarchy's root"),
 			number("version", &r.Version, "1 or 2: the kernel's interface"),
@@ -139,7 +139,7 @@ var _ = describe(func(r *model.CgroupMemory) *Table {
 				"% of the last 10 s in which all tasks waited for memory; NULL without PSI"),
 			gauge("psi_some_us", &r.SomeUS, "µs in all in which some task waited for memory"),
 			gauge("psi_full_us", &r.FullUS, "µs in all in which all tasks waited for memory"),
-		},
+		),
 	}
 })
 
@@ -149,7 +149,7 @@ var _ = describe(func(r *model.HostMemory) *Table {
 		Doc:  "the machine's memory",
 		Rows: func(b *model.Batch) any { return &b.Samples.Hosts },
 		Thin: highest("true", "-available"),
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			gauge("total", &r.Total, "bytes of memory"),
 			gauge("available", &r.Available, "bytes that programs could get without swapping (the kernel's estimate)"),
@@ -181,7 +181,7 @@ var _ = describe(func(r *model.HostMemory) *Table {
 				"% of the last 10 s in which all tasks waited for memory; NULL without PSI"),
 			gauge("psi_some_us", &r.SomeUS, "µs in all in which some task waited for memory"),
 			gauge("psi_full_us", &r.FullUS, "µs in all in which all tasks waited for memory"),
-		},
+		),
 	}
 })
 
@@ -190,7 +190,7 @@ var _ = describe(func(r *model.ProcessClasses) *Table {
 		View: "process.classes", Store: "process_classes", Order: 150,
 		Doc:  "what the maps of each process are for, read as a job grows",
 		Rows: func(b *model.Batch) any { return &b.Samples.Classes },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rankOfAny(&r.Rank),
@@ -206,7 +206,7 @@ var _ = describe(func(r *model.ProcessClasses) *Table {
 			gauge("shared", &r.Shared, "bytes of shared memory, divided among those who share it"),
 			gauge("pinned", &r.Pinned, "bytes pinned for devices or DMA (VmPin)"),
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
-		},
+		),
 	}
 })
 
@@ -216,7 +216,7 @@ var _ = describe(func(r *model.TreeProcess) *Table {
 		Doc:  "the processes of the job, whatever they are written in",
 		Rows: func(b *model.Batch) any { return &b.Samples.Tree },
 		Key:  "pid, start_ticks", Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			pid(&r.PID),
 			numberOr("ppid", &r.PPID, 0, "process id of the parent"),
 			rankOfAny(&r.Rank),
@@ -231,7 +231,7 @@ var _ = describe(func(r *model.TreeProcess) *Table {
 			flag("ended", &r.Ended, "whether it has ended"),
 			gauge("peak_rss", &r.PeakRSS, "bytes, the highest resident set"),
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
-		},
+		),
 	}
 })
 
@@ -241,11 +241,11 @@ var _ = describe(func(r *model.Env) *Table {
 		Doc:  "environment of the job's processes, secrets redacted",
 		Rows: func(b *model.Batch) any { return &b.Samples.Envs },
 		Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			text("name", &r.Name, "name of the variable"),
 			text("value", &r.Value, "value; <redacted> where the name or the text looks like a secret"),
-		},
+		),
 	}
 })

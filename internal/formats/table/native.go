@@ -8,7 +8,7 @@ var _ = describe(func(r *model.NativeLive) *Table {
 		Doc:  "native memory that was held at a moment, by stack, estimated from samples (run --native)",
 		Rows: func(b *model.Batch) any { return &b.NativeLive },
 		Thin: &Thin{By: "pid, stack", Seconds: ThinSeconds, Keep: []string{"arg_max(rowid, ts)"}},
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			pid(&r.PID),
 			rank(&r.Rank),
@@ -22,7 +22,7 @@ var _ = describe(func(r *model.NativeLive) *Table {
 			text("site", &r.Site, "file:line of the program whose call allocated, or waits for the thread that did; "+
 				"NULL where none is known").orNull(),
 			text("called", &r.Called, "function and module of the native code that allocated; NULL unknown").orNull(),
-		},
+		),
 	}
 })
 
@@ -32,13 +32,13 @@ var _ = describe(func(r *model.NativeFrame) *Table {
 		Doc:  "the stacks of native.live, frame by frame",
 		Rows: func(b *model.Batch) any { return &b.NativeStacks },
 		Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			number("stack", &r.Stack, "number of the stack"),
 			number("depth", &r.Depth, "0 is the innermost call"),
 			text("kind", &r.Kind, "python or native"),
 			text("func", &r.Func, "function; module+offset where the module has no name for it"),
 			text("file", &r.File, "source file; of native code the module; NULL unknown").orNull(),
 			numberOr("lineno", &r.Line, 0, "line; NULL in native code"),
-		},
+		),
 	}
 })

@@ -7,7 +7,7 @@ var _ = describe(func(r *model.Overhead) *Table {
 		View: "memgauge.overhead", Store: "overhead", Order: 100,
 		Doc:  "what observing cost, by part",
 		Rows: func(b *model.Batch) any { return &b.Overheads },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			numberOr("pid", &r.PID, 0, "process id"),
 			rank(&r.Rank),
@@ -19,7 +19,7 @@ var _ = describe(func(r *model.Overhead) *Table {
 			computed("share", "DOUBLE", "ns / nullif(covered_ns, 0)", "ns / covered_ns"),
 			gauge("gap", &r.Gap, "one step in so many was sampled; NULL where it has no meaning"),
 			flag("measured", &r.Measured, "by comparing sampled with plain steps, not by the agent's clock"),
-		},
+		),
 	}
 })
 
@@ -28,7 +28,7 @@ var _ = describe(func(r *model.Finding) *Table {
 		View: "memgauge.findings", Store: "findings", Order: 130,
 		Doc:  "verdicts on each memory, with their evidence",
 		Rows: func(b *model.Batch) any { return &b.Findings },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			number("judgement", &r.Judgement, "number of the judging, from 1; its rows stand together"),
 			text("run_verdict", &r.Run, "leak, healthy or undecided, of the whole run"),
@@ -65,7 +65,7 @@ var _ = describe(func(r *model.Finding) *Table {
 			share("seconds_high", &r.Latest, "s, upper end of it"),
 			computed("rate_mb_per_second", "DOUBLE", "CASE WHEN by_time THEN rate / 1048576 END",
 				"MB (2^20 bytes) a second; NULL where rates are by step"),
-		},
+		),
 	}
 })
 
@@ -74,14 +74,14 @@ var _ = describe(func(r *model.WindowSample) *Table {
 		View: "memgauge.event_window", Store: "event_window", Order: 140,
 		Doc:  "the time before an OOM event at full resolution",
 		Rows: func(b *model.Batch) any { return &b.Samples.Window },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			at("event_ts", &r.Event, "ts of the event in memgauge.events"),
 			text("scope", &r.Scope, "process, cgroup or host"),
 			numberOr("pid", &r.PID, 0, "process id"),
 			text("name", &r.Name, "command, cgroup's path"),
 			gauge("bytes", &r.Bytes, "bytes held at that time"),
-		},
+		),
 	}
 })
 
@@ -90,7 +90,7 @@ var _ = describe(func(r *model.Event) *Table {
 		View: "memgauge.events", Store: "events", Order: 160,
 		Doc:  "what happened once: start, fork, eval, rank, exit …",
 		Rows: func(b *model.Batch) any { return &b.Events },
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			numberOr("pid", &r.PID, 0, "process id"),
 			rank(&r.Rank),
@@ -101,7 +101,7 @@ var _ = describe(func(r *model.Event) *Table {
 			text("code", &r.Code, "what the text tells, for programs: of guard stopped, left out, helped, vain, "+
 				"warned, webhook, failed, holder; of peak and phase saving, evaluation, compilation, first step; "+
 				"of end oom_kill, oom_error; NULL for none").orNull().since(10),
-		},
+		),
 	}
 })
 
@@ -111,14 +111,14 @@ var _ = describe(func(r *model.Drop) *Table {
 		Doc:  "records that are not in the tables: how many, where, why",
 		Rows: func(b *model.Batch) any { return &b.Drops },
 		Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time),
 			numberOr("pid", &r.PID, 0, "process id"),
 			text("source", &r.Source, "ring file or table"),
 			text("reason", &r.Reason, "overwritten, damaged, unknown kind, thinned, merged, disk limit …"),
 			number("records", &r.Records, "how many"),
 			text("detail", &r.Detail, "which"),
-		},
+		),
 	}
 })
 
@@ -128,7 +128,7 @@ var _ = describe(func(r *model.Process) *Table {
 		Doc:  "the Python processes of the job",
 		Rows: func(b *model.Batch) any { return &b.Processes },
 		Key:  "pid, start_ticks", Kept: true,
-		Columns: []Column{
+		Columns: columns(
 			pid(&r.PID),
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
 			numberOr("ppid", &r.PPID, 0, "process id of the parent"),
@@ -144,6 +144,6 @@ var _ = describe(func(r *model.Process) *Table {
 			text("executable", &r.Executable, "Python's path"),
 			text("python", &r.Python, "Python's version"),
 			text("agent", &r.Agent, "content hash of the agent"),
-		},
+		),
 	}
 })

@@ -10,7 +10,7 @@ var _ = describe(func(r *model.Trace) *Table {
 		Rows:     func(b *model.Batch) any { return &b.Trace },
 		Thin: &Thin{By: "pid, step, device", Keep: []string{"arg_max(rowid, allocated)", "arg_min(rowid, allocated)",
 			"arg_max(rowid, seq)"}},
-		Columns: []Column{
+		Columns: columns(
 			computed("timestamp", "BIGINT", "epoch_us(ts)", "µs since the epoch"),
 			ts(&r.Time),
 			pid(&r.PID),
@@ -44,7 +44,7 @@ var _ = describe(func(r *model.Trace) *Table {
 			gauge("duration_ns", &r.DurationNS, "ns").
 				as("duration", "DOUBLE", "duration_ns / 1e9::DOUBLE", "s; NULL on pre rows"),
 			computed("sampled", "BOOLEAN", "true", "whether module hooks were in during the step"),
-		},
+		),
 	}
 })
 
@@ -54,7 +54,7 @@ var _ = describe(func(r *model.StepDevice) *Table {
 		Doc:   "every device's allocator at the end of each step",
 		Rows:  func(b *model.Batch) any { return &b.Devices },
 		Merge: "pid, device, inference",
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time).merge("max"),
 			pid(&r.PID),
 			rank(&r.Rank).merge("last"),
@@ -66,7 +66,7 @@ var _ = describe(func(r *model.StepDevice) *Table {
 			gauge("max_allocated", &r.MaxAllocated, "bytes, the highest since the program last reset it").merge("max"),
 			gauge("reserved", &r.Reserved, "bytes that the allocator holds there").merge("min"),
 			gauge("max_reserved", &r.MaxReserved, "bytes, the highest since the program last reset it").merge("max"),
-		},
+		),
 	}
 })
 
@@ -76,7 +76,7 @@ var _ = describe(func(r *model.Step) *Table {
 		Doc:   "every step of every training process, with its memory",
 		Rows:  func(b *model.Batch) any { return &b.Steps },
 		Merge: "pid, device, inference, kind",
-		Columns: []Column{
+		Columns: columns(
 			ts(&r.Time).merge("max"),
 			pid(&r.PID),
 			rank(&r.Rank).merge("last"),
@@ -108,6 +108,6 @@ var _ = describe(func(r *model.Step) *Table {
 				"what a step is: train, infer, engine, request, cell; NULL in rows of before").orNull().since(11),
 			gauge("tokens", &r.Tokens, "tokens that were worked on in the steps; NULL where nobody told").
 				merge("sum").since(11),
-		},
+		),
 	}
 })

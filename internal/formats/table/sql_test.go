@@ -13,12 +13,12 @@ func TestMigrationOfWhatIsDescribed(t *testing.T) {
 	defer func() { All = all }()
 	steps, drops := &model.Step{}, &model.Drop{}
 	All = []*Table{
-		{View: "python.steps", Store: "steps", Columns: []Column{
+		{View: "python.steps", Store: "steps", Columns: columns(
 			number("step", &steps.Step, "number"),
 			gauge("agent_ns", &steps.AgentNS, "ns").as("agent", "DOUBLE", "agent_ns / 1e9", "s").since(3),
 			gauge("gc_full", &steps.GCFull, "collections").since(4),
-		}},
-		{View: "net.drops", Store: "net_drops", Since: 3, Columns: []Column{text("source", &drops.Source, "file")}},
+		)},
+		{View: "net.drops", Store: "net_drops", Since: 3, Columns: columns(text("source", &drops.Source, "file"))},
 	}
 	const tables = "ALTER TABLE store.steps ADD COLUMN agent_ns BIGINT;\nCREATE SCHEMA IF NOT EXISTS net;\n" +
 		"CREATE TABLE store.net_drops (source VARCHAR);"

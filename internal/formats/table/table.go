@@ -65,7 +65,7 @@ func describe[Row any](about func(r *Row) *Table) *Table {
 func init() {
 	for _, t := range described {
 		if t.Ships() {
-			t.Columns = append(t.Columns, batch(t))
+			t.Columns = append(t.Columns, *batch(t))
 		}
 	}
 	All = slices.SortedFunc(slices.Values(described), func(a, b *Table) int { return a.Order - b.Order })
@@ -81,7 +81,7 @@ const BatchColumn = "batch"
 
 // batch is NULL in rows that an earlier version stored. A row that retention makes of several counts as the oldest of
 // them: were it the newest, steps that were sent already would be sent again.
-func batch(t *Table) Column {
+func batch(t *Table) *Column {
 	c := internal(BatchColumn, "BIGINT", "number of the transaction that appended the row; NULL before version 9")
 	c.Fill, c.Since = Append, 9
 	if t.Merge != "" {

@@ -2,7 +2,8 @@ package anatomy
 
 import (
 	"cmp"
-	"slices"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Diff is what one device's history has more and less of than another's. Sizes are in bytes; B less A.
@@ -111,7 +112,7 @@ func changes(a, b tally, moved map[string]string) (out []Delta) {
 			add(name, "", x, Share{})
 		}
 	}
-	slices.SortFunc(out, func(x, y Delta) int {
+	order.By(out, func(x, y Delta) int {
 		return cmp.Or(cmp.Compare(max(y.Changed, -y.Changed), max(x.Changed, -x.Changed)), cmp.Compare(x.Name, y.Name))
 	})
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -84,7 +85,7 @@ func (h *History) left(d *Device, starts []int) (out []SiteGrowth, more int) {
 	for _, s := range sites {
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b SiteGrowth) int {
+	order.By(out, func(a, b SiteGrowth) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	if len(out) > maxHolders {

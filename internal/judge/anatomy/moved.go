@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/pattern"
 )
 
@@ -58,7 +59,7 @@ func onlyIn(t, other tally, source Source) (out []place) {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(x, y place) int {
+	order.By(out, func(x, y place) int {
 		return cmp.Or(cmp.Compare(x.file, y.file), cmp.Compare(x.line, y.line), cmp.Compare(x.name, y.name))
 	})
 	return out

@@ -2,8 +2,8 @@ package anatomy
 
 import (
 	"cmp"
-	"slices"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -182,7 +182,7 @@ func (t tally) top(n int) ([]Share, int) {
 	for _, s := range t {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Share) int {
+	order.By(all, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes),
 			cmp.Compare(a.Name, b.Name))
 	})

@@ -2,8 +2,9 @@ package anatomy
 
 import (
 	"cmp"
-	"slices"
 	"sort"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Stage is one pass through a part of the program that it has marked (record_function, or the metadata that its events
@@ -42,7 +43,7 @@ type StageSum struct {
 // next END of its name that no later START has.
 func (h *History) Stages(d *Device) []Stage {
 	stages := append(h.annotatedStages(d), h.metadataStages(d)...)
-	slices.SortStableFunc(stages, func(a, b Stage) int { return cmp.Compare(a.Start.Time, b.Start.Time) })
+	order.Stable(stages, func(a, b Stage) int { return cmp.Compare(a.Start.Time, b.Start.Time) })
 	return stages
 }
 

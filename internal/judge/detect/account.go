@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -140,7 +141,7 @@ func (p Process) accounts() []account {
 		a.limit(p.Bounds[a.holder])
 		list = append(list, *a)
 	}
-	slices.SortFunc(list, func(a, b account) int {
+	order.By(list, func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.holder, b.holder), cmp.Compare(a.kind, b.kind))
 	})
 	return sameUnderTwoNames(list)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -149,7 +150,7 @@ func (p Process) suspects(f *Finding, accounts []account) []suspect {
 		s.foreign = s.foreign || own && IsInstalled(s.site) // else the program itself is an installed package
 		return !s.holds(f.Rate, f.End-f.Start)
 	})
-	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
+	order.Stable(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
 	return list
 }
 
@@ -316,7 +317,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
+	order.By(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
 	return list
 }
 

@@ -125,7 +125,7 @@ func (r *Report) Ignore(which func(Finding) bool, reason string) {
 			f.because(NotCounted, reason)
 		}
 	}
-	order(r.Findings)
+	arrange(r.Findings)
 	r.Warnings = append(r.Warnings, disagreements(r.Findings)...)
 	r.Verdict, r.Class, r.Confidence, r.Needs, r.Missing = Healthy, "", 0, 0, ""
 	r.sum()

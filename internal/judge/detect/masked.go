@@ -46,7 +46,7 @@ func (r *Report) HeldDown(masked []Masked) {
 		changed = true
 	}
 	if changed {
-		order(r.Findings)
+		arrange(r.Findings)
 		r.Verdict, r.Class, r.Confidence, r.Needs, r.Missing = Healthy, "", 0, 0, ""
 		r.sum()
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
@@ -175,7 +176,7 @@ func Run(in Input) Report {
 	}
 	generations(judged)
 	r.Findings = foretell(judged, in)
-	order(r.Findings)
+	arrange(r.Findings)
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()
 	return r
@@ -274,8 +275,8 @@ func (f Finding) decides() bool {
 	return true
 }
 
-func order(fs []Finding) {
-	slices.SortStableFunc(fs, func(a, b Finding) int { return Compare(a.key(), b.key()) })
+func arrange(fs []Finding) {
+	order.Stable(fs, func(a, b Finding) int { return Compare(a.key(), b.key()) })
 }
 
 // key has what the order of findings goes by.

@@ -3,9 +3,9 @@ package detect
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 )
@@ -70,7 +70,7 @@ func Peaks(raised []Raised) []Peak {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b Peak) int {
+	order.By(out, func(a, b Peak) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(a.Device, b.Device))
 	})
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/pattern"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/model"
@@ -122,7 +123,7 @@ func (p Process) growingWith(f *Finding, accounts []account) (list []account) {
 		}
 		list = append(list, a)
 	}
-	slices.SortStableFunc(list, func(a, b account) int { return cmp.Compare(b.pace(b.items), a.pace(a.items)) })
+	order.Stable(list, func(a, b account) int { return cmp.Compare(b.pace(b.items), a.pace(a.items)) })
 	return list
 }
 

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/snapshot"
 )
 
@@ -130,7 +130,7 @@ func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting
 		}
 	}
 	// of settings with the same result, PyTorch's own and the simpler come first
-	slices.SortStableFunc(out.Trials, func(a, b Trial) int {
+	order.Stable(out.Trials, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(failed(&a), failed(&b)), cmp.Compare(a.PeakReserved, b.PeakReserved),
 			cmp.Compare(a.DriverCalls, b.DriverCalls))
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/probe/proc"
 	"github.com/memgauge/memgauge/internal/probe/sampler"
@@ -153,7 +154,7 @@ func (m *Machine) readProcesses(v *View) error {
 		v.Processes = append(v.Processes, m.process(key, u, up, v.Time))
 	}
 	m.python, m.ticks, m.last = python, ticks, v.Time
-	slices.SortFunc(v.Processes, func(a, b Process) int {
+	order.By(v.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.RSS, a.RSS), cmp.Compare(a.PID, b.PID))
 	})
 	if n := len(v.Processes); n > maxProcesses {

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memgauge/memgauge/internal/base/order"
 )
 
 // Task is what the kernel reports about one thread.
@@ -45,7 +46,7 @@ func (f FS) Tasks(pid int) ([]Task, error) {
 			tasks = append(tasks, t)
 		}
 	}
-	slices.SortFunc(tasks, func(a, b Task) int { return a.TID - b.TID })
+	order.By(tasks, func(a, b Task) int { return a.TID - b.TID })
 	return tasks, nil
 }
 

@@ -3,10 +3,10 @@ package sampler
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -161,13 +161,13 @@ func (s *Sampler) describeKill(kill Kill) Kill {
 		kill.Victims = append(kill.Victims, s.held(p))
 	}
 	largest := func(a, b Held) int { return cmp.Compare(b.Bytes, a.Bytes) }
-	slices.SortFunc(kill.Victims, largest)
+	order.By(kill.Victims, largest)
 	// others that ended were smaller
 	kill.Victims = kill.Victims[:min(int64(len(kill.Victims)), kill.Count, maxLargest)]
 	for _, p := range s.members.byPID {
 		kill.Largest = append(kill.Largest, s.held(p))
 	}
-	slices.SortFunc(kill.Largest, largest)
+	order.By(kill.Largest, largest)
 	kill.Largest = kill.Largest[:min(len(kill.Largest), maxLargest)]
 	return kill
 }

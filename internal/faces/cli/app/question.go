@@ -144,13 +144,15 @@ func (q Question[T]) worst(answers []source.Answer[T]) error {
 	return Exit(worst, nil)
 }
 
+// shown is what is printed for all sessions that have the same to say.
+type shown struct {
+	out, notes bytes.Buffer
+	code       int
+	of         []fanout.Session
+}
+
 // Show prints what was found first, and what reads the same once.
 func (q Question[T]) Show(a *App, answers []source.Answer[T]) error {
-	type shown struct {
-		out, notes bytes.Buffer
-		code       int
-		of         []fanout.Session
-	}
 	same, order := map[string]*shown{}, []*shown{}
 	for _, s := range answers {
 		one := &shown{}

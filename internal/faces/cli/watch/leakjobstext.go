@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -154,7 +155,7 @@ func (j *job) table(out io.Writer) error {
 	if len(j.Each) == 0 {
 		return nil
 	}
-	order := slices.Clone(j.Each)
+	worst := slices.Clone(j.Each)
 	weight := func(v rankVerdict) float64 {
 		w := 0.0
 		if v.Verdict == detect.Leak || len(v.Odd) > 0 {
@@ -165,7 +166,7 @@ func (j *job) table(out io.Writer) error {
 		}
 		return w
 	}
-	slices.SortStableFunc(order, func(a, b rankVerdict) int {
+	order.Stable(worst, func(a, b rankVerdict) int {
 		switch x, y := weight(a), weight(b); {
 		case x > y:
 			return -1
@@ -176,7 +177,7 @@ func (j *job) table(out io.Writer) error {
 	})
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RANK\tNODE\tVERDICT\tODD\tA STEP, BEYOND PEERS\tSINCE STEP\tBY NOW\tZ")
-	for _, v := range order[:min(len(order), shownRanks)] {
+	for _, v := range worst[:min(len(worst), shownRanks)] {
 		odd := make([]string, len(v.Odd))
 		for i, kind := range v.Odd {
 			odd[i] = string(kind)
@@ -187,7 +188,7 @@ func (j *job) table(out io.Writer) error {
 		}
 		fmt.Fprintln(t)
 	}
-	if more := len(order) - shownRanks; more > 0 {
+	if more := len(worst) - shownRanks; more > 0 {
 		plain.Fprintf(t, "and %s more\n", units.Count(int64(more)))
 	}
 	return t.Flush()
