@@ -105,7 +105,7 @@ func (l *loader) objectsAfter(c *censuses) error {
 	return err
 }
 
-// count is how many rows a table has. It costs a thousandth of reading them, and room for all of them at once a fifth of
+// count is how many rows a table has. It costs a thousandth of reading them, and room for all at once a fifth of
 // a list that grows.
 func (l *loader) count(table string) (n int, err error) {
 	err = l.floats("SELECT count(*) FROM "+table, func(v []float64) { n = int(v[0]) })

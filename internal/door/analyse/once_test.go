@@ -52,8 +52,8 @@ func TestTablesAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestRoomIsMadeOnce: of a day's readings no list grows piece by piece, each time into a copy of itself: that took as long
-// as reading them.
+// TestRoomIsMadeOnce: of readings of a day no list grows piece by piece, each time into a copy of itself: that took as
+// long as reading them.
 func TestRoomIsMadeOnce(t *testing.T) {
 	const seconds = 20_000
 	b := cudaRun(9, 0, 0)
