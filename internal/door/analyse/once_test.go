@@ -52,14 +52,15 @@ func TestTablesAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestRoomIsMadeOnce: of readings of a day no list grows piece by piece, each time into a copy of itself: that took as
-// long as reading them.
+// TestRoomIsMadeOnce: of readings of a day no list grows piece by piece, each time into a copy of itself:
+// that took as long as reading them.
 func TestRoomIsMadeOnce(t *testing.T) {
 	const seconds = 20_000
 	b := cudaRun(9, 0, 0)
 	for i := range int64(seconds) {
 		now := b.Steps[0].Time + i*10
-		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, Rank: -1, RSS: gib, Anon: gib})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, Rank: -1, RSS: gib,
+			Anon: gib})
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: now, Total: 64 * gib, Available: 40 * gib})
 		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: now, Path: "/job", Current: gib,
 			Limit: 32 * gib, Shmem: mib, Anon: gib})
