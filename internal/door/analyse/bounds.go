@@ -299,9 +299,9 @@ func (o *outline) guards(name string) (b detect.Bound) {
 }
 
 // counted looks for a counter that bounds what the adding line adds: the line is reached only while the counter is
-// below some limit that is not raised, and every line that raises the counter is reached in the same way. A counter that
-// ends a loop bounds what one run of the loop adds: while step < steps: is the whole training, and what it keeps until
-// its end is a leak.
+// below some limit that is not raised, and every line that raises the counter is reached in the same way. A counter
+// that ends a loop bounds what one run of the loop adds: while step < steps: is the whole training, and what that keeps
+// is a leak.
 func (o *outline) counted(name string, at int) (b detect.Bound) {
 	if at < 0 {
 		if len(o.adds[name]) != 1 {
