@@ -404,9 +404,9 @@ func TestGraphsThatTheLastCensusMissed(t *testing.T) {
 	}
 }
 
-// TestOneCensus: a short run has one whole census, and counts. A list of losses keeps their graphs, whose bytes nobody sees: it
-// is not a list of whatever size that is written now and then. And data that were loaded before the training are not
-// taken for growth because they happen to have its size.
+// TestOneCensus: a short run has one whole census, and counts. A list of losses keeps their graphs, whose bytes nobody
+// sees: it is not a list of whatever size that is written now and then. And data that were loaded before the training
+// are not taken for growth because they happen to have its size.
 func TestOneCensus(t *testing.T) {
 	count := func(holder string, census, step, length int64) model.ObjectGroup {
 		return model.ObjectGroup{Evidence: Count, Type: "list", Holder: holder, Count: 1, Length: length,
