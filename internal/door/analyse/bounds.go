@@ -299,7 +299,9 @@ func (o *outline) guards(name string) (b detect.Bound) {
 }
 
 // counted looks for a counter that bounds what the adding line adds: the line is reached only while the counter is
-// below some limit that is not raised, and every line that raises the counter is reached in the same way.
+// below some limit that is not raised, and every line that raises the counter is reached in the same way. A counter
+// that ends a loop bounds what one run of the loop adds: while step < steps: is the whole training, and what that keeps
+// is a leak.
 func (o *outline) counted(name string, at int) (b detect.Bound) {
 	if at < 0 {
 		if len(o.adds[name]) != 1 {
@@ -311,6 +313,9 @@ func (o *outline) counted(name string, at int) (b detect.Bound) {
 		return b
 	}
 	for i, encloses := range o.through(at) {
+		if o.lines[i].loops || i+1 < len(o.lines) && o.lines[i+1].breaks {
+			continue
+		}
 		for _, t := range o.lines[i].counts {
 			below := strings.HasPrefix(t.op, "<")
 			leaves := !encloses && !below && i+1 < len(o.lines) && o.lines[i+1].leaves

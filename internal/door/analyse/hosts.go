@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/memgauge/memgauge/internal/base/order"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -23,8 +24,12 @@ type hosts struct {
 
 // hostRows reads the host, of very long runs the younger part.
 func (l *loader) hostRows() error {
-	var list []reading
-	err := l.floats(`SELECT epoch_us(ts), total, available FROM host.memory`, func(v []float64) {
+	n, err := l.count("host.memory")
+	if err != nil {
+		return err
+	}
+	list := make([]reading, 0, min(n, 2*MaxReadings))
+	err = l.floats(`SELECT epoch_us(ts), total, available FROM host.memory`, func(v []float64) {
 		if len(list) >= 2*MaxReadings {
 			list = slices.Clone(list[MaxReadings:])
 		}
@@ -93,8 +98,12 @@ func least(list []cgroup, counts func(c *cgroup) bool) (found *cgroup) {
 
 // cgroups reads those that the job is in, and calls moment for each moment's.
 func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
-	var list []cgroup
-	err := l.floats(`SELECT epoch_us(ts), current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback,
+	n, err := l.count("cgroup.memory")
+	if err != nil {
+		return err
+	}
+	list := make([]cgroup, 0, n)
+	err = l.floats(`SELECT epoch_us(ts), current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback,
  slab_reclaimable, shmem, anon FROM cgroup.memory`, func(v []float64) {
 		list = append(list, cgroup{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]})
 	})
@@ -116,7 +125,7 @@ func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
 // limits reads what host memory runs into first, and how what is charged to it went: of each moment as HostSQL has it.
 func (l *loader) limits() error {
 	l.hosts.passed()
-	var host track
+	host := track{readings: make([]forecast.Reading, 0, len(l.hosts.list))}
 	next, until := 0, l.asOf()
 	add := func(r *reading, c *cgroup) {
 		if r.us > until && len(host.readings) > 0 {
@@ -194,6 +203,10 @@ func (l *loader) unmapped(us float64, list []cgroup) {
 		return
 	}
 	shmem := &l.process(l.trainer).Unmapped
+	if shmem.Steps == nil {
+		n := len(l.samples.list)
+		*shmem = detect.Series{Steps: make([]float64, 0, n), Bytes: make([]float64, 0, n)}
+	}
 	shmem.Steps = append(shmem.Steps, c.at(us))
 	shmem.Bytes = append(shmem.Bytes, math.Max(0, own.shmem-plus(job.shmem, 0)))
 }

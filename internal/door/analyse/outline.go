@@ -80,6 +80,8 @@ type line struct {
 	indent int    // -1: it is empty
 	def    string // the function that begins here
 	leaves bool
+	breaks bool   // it leaves the loop
+	loops  bool   // it is the head of a loop that a condition ends
 	adds   string // what a call adds to, the first one
 	tests  []lengthTest
 	counts []lengthTest // tests of what is no length: a counter, perhaps
@@ -121,6 +123,7 @@ func parse(text []string) *outline {
 		}
 		o.lines[i].indent = len(s) - len(bare)
 		o.lines[i].leaves = leaves().MatchString(s)
+		o.lines[i].breaks, o.lines[i].loops = strings.HasPrefix(bare, "break"), strings.HasPrefix(bare, "while")
 		if m := defLine().FindStringSubmatch(s); m != nil {
 			o.lines[i].def, o.defs[m[1]] = m[1], i
 			o.cached(m[1], text[:i])

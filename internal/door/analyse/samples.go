@@ -80,28 +80,57 @@ func (s *sums) usual() float64 {
 // sample is what a process had at a moment, in bytes; NaN where it was not read.
 type sample struct{ us, anon, shared, file, space, dirty float64 }
 
+// history is what was sampled of a process.
+type history struct {
+	pid        int32
+	judged     bool
+	exit, last float64 // µs since the epoch
+	list       []sample
+}
+
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
 // "exit" a process is torn down: what Python gives back then says nothing about what it kept.
 func (l *loader) memory() error {
-	by, exits := map[int32][]sample{}, l.exits()
-	err := l.floats(`SELECT pid, epoch_us(ts), anon, shmem, file, vm_size, private_dirty FROM process.memory`,
+	n, err := l.count("process.memory")
+	if err != nil {
+		return err
+	}
+	l.samples.list = make([]sum, 0, n)
+	by, exits := map[int32]*history{}, l.exits()
+	var s *history
+	err = l.floats(`SELECT pid, epoch_us(ts), anon, shmem, file, vm_size, private_dirty FROM process.memory`,
 		func(v []float64) {
 			pid, x := int32(v[0]), sample{us: v[1], anon: v[2], shared: v[3], file: v[4], space: v[5], dirty: v[6]}
 			l.samples.add(x.us, x.shared, x.anon, x.file)
-			if exit, known := exits[pid]; known && x.us > exit {
+			if s == nil || s.pid != pid {
+				if s = by[pid]; s == nil {
+					s = &history{pid: pid, judged: l.processes[pid] != nil, exit: math.Inf(1)}
+					if exit, known := exits[pid]; known {
+						s.exit = exit
+					}
+					by[pid] = s
+				}
+			}
+			if x.us > s.exit {
 				return
 			}
 			if l.from0 == 0 || x.us < l.from0 {
 				l.from0 = x.us
 			}
-			if l.processes[pid] != nil && x.us <= l.until {
-				by[pid] = append(by[pid], x)
-				l.seen[pid] = max(l.seen[pid], x.us)
+			if s.judged && x.us <= l.until {
+				if s.list == nil {
+					s.list = make([]sample, 0, n/(len(by)+1))
+				}
+				s.list = append(s.list, x)
+				s.last = max(s.last, x.us)
 			}
 		})
 	l.samples.sort()
-	for pid, list := range by {
-		l.sampled(pid, list)
+	for pid, s := range by {
+		if len(s.list) > 0 {
+			l.seen[pid] = s.last
+			l.sampled(pid, s.list)
+		}
 	}
 	if c := l.clocks[l.trainer]; c != nil {
 		gap := 1e6

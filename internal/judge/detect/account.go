@@ -325,6 +325,12 @@ func (a account) again() account {
 	return a.since(a.steps[at])
 }
 
+// stays says whether a container has had as many items as ever, whenever it was counted.
+func (a account) stays() bool {
+	return a.container && len(a.items) >= leastCensuses && slices.Contains(a.counted, true) &&
+		slices.Min(a.items) == slices.Max(a.items)
+}
+
 // pace is what xs gained a step, from the first to the last census that knows of it; 0 of fewer than two censuses, NaN
 // where fewer than two know.
 func (a account) pace(xs []float64) float64 {

@@ -62,6 +62,8 @@ type suspect struct {
 	foreign  bool // a running function of Python's library or PyTorch holds it
 	fleeting bool // a variable of the step that was going on: only the last of several censuses saw it
 	shrank   bool // it was smaller at a later census
+	once     bool // one census alone saw it: all of it is taken for growth
+	stays    bool // it is that, and was counted later: it has as many items as ever
 }
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one,
@@ -140,7 +142,10 @@ func (p Process) suspects(f *Finding, accounts []account) []suspect {
 	list := append(tensors, objects...)
 	graphs := append(p.earlierGraphs(), objects...)
 	for i := range list {
-		list[i].graphs(graphs)
+		list[i].graphs(graphs, f.Rate)
+		list[i].stays = list[i].once && slices.ContainsFunc(accounts, func(a account) bool {
+			return a.holder == list[i].holder && a.stays()
+		})
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
 		return s.site != "" && !IsForeign(s.site) &&
@@ -164,7 +169,7 @@ func (s *suspect) hold(tensors []suspect) {
 		if below(t.holder, s.holder) {
 			sum += math.Max(0, t.bytes)
 			s.site = cmp.Or(s.site, t.site)
-			s.views = s.views || t.views
+			s.views, s.once = s.views || t.views, s.once || t.once
 		}
 	}
 	if sum > 0 && (math.IsNaN(s.bytes) || sum > s.bytes/2) {
@@ -176,8 +181,8 @@ func (s *suspect) hold(tensors []suspect) {
 }
 
 // graphs says of what keeps ever more tensors that they hold graphs: then those are what it keeps, and detaching is the
-// remedy.
-func (s *suspect) graphs(objects []suspect) {
+// remedy. Of what a graph keeps no census sees the bytes: those of the tensors explain no more than a list of numbers.
+func (s *suspect) graphs(objects []suspect, rate float64) {
 	if s.class != RetainedTensors && s.class != RetainedObjects || s.items <= 0 {
 		return
 	}
@@ -185,6 +190,9 @@ func (s *suspect) graphs(objects []suspect) {
 		if o.class == AutogradGraph && o.items > 0 && below(o.holder, s.holder) && s.holder != "" {
 			s.class = AutogradGraph
 			s.site = cmp.Or(s.site, o.site)
+			if s.bytes < explains*rate {
+				s.bytes = math.NaN()
+			}
 		}
 	}
 }
@@ -236,6 +244,9 @@ func (s suspect) weight(rate float64) float64 {
 	}
 	if s.late {
 		w /= 3
+	}
+	if s.stays { // data that were loaded before the training
+		w /= 20
 	}
 	if s.items < 0.01 || s.few { // one thing that is large, not many that pile up
 		w /= 4
@@ -312,6 +323,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			late:  span.late || len(sizes[holder]) == 1 && now.count < moreItems,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
 		s.foreign, s.shrank, s.few = IsForeign(now.site), shrank, now.count < moreItems
+		s.once = span.from == span.to
 		s.views = now.shown > 0 && now.bytes-besideData*now.count > viewed*now.shown
 		s.fleeting = span.fleeting(sizes[holder], first, last) && (local(holder) || newcomer(holder, now.count))
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
@@ -380,7 +392,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		if !ok || s.container && !more && states[s.holder] {
 			continue
 		}
-		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
+		s.late, s.foreign, s.shrank, s.once = span.late, IsForeign(o.Site), shrank, span.from == span.to
 		// the census says little of what came since; a graph as long as the run so far is kept, whenever it was seen
 		stale := o.Evidence != "graph" && f.End-trails.seen.steps[span.to] > lateCensus*(f.End-f.Start)
 		// a search through all objects found several at once, and nobody knows since when they are there

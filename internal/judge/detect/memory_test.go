@@ -404,6 +404,74 @@ func TestGraphsThatTheLastCensusMissed(t *testing.T) {
 	}
 }
 
+// TestOneCensus: a short run has one whole census, and counts. A list of losses keeps their graphs, whose bytes nobody
+// sees: it is not a list of whatever size that is written now and then. And data that were loaded before the training
+// are not taken for growth because they happen to have its size.
+func TestOneCensus(t *testing.T) {
+	count := func(holder string, census, step, length int64) model.ObjectGroup {
+		return model.ObjectGroup{Evidence: Count, Type: "list", Holder: holder, Count: 1, Length: length,
+			Bytes: model.Null, Census: census, Step: step, Detail: "of torch.Tensor"}
+	}
+	for name, c := range map[string]struct {
+		objects func(s int64) []model.ObjectGroup
+		counts  func(step int64) []model.ObjectGroup
+		tensors []model.TensorGroup
+		holder  string
+	}{
+		"graphs": {
+			objects: func(s int64) []model.ObjectGroup {
+				return []model.ObjectGroup{
+					{Evidence: "container", Type: "list", Holder: "__main__.losses", Count: 1, Length: s, Bytes: 64 * s,
+						Site: "a.py:3", Detail: "of torch.Tensor"},
+					{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.losses[*]", Count: s, Length: 19 * s,
+						Bytes: model.Null, Site: "a.py:3"}}
+			},
+			counts: func(step int64) []model.ObjectGroup {
+				own := count("__main__.losses", 1, step, step)
+				own.Site, own.Bytes = "a.py:3", 64*step
+				log := count("__main__.log", 1, step, step/50)
+				log.Detail = ""
+				return []model.ObjectGroup{own, log}
+			},
+			holder: "__main__.losses",
+		},
+		"data": {
+			objects: func(s int64) []model.ObjectGroup {
+				return []model.ObjectGroup{
+					{Evidence: "container", Type: "list", Holder: "__main__.loader", Count: 1, Length: 50,
+						Bytes: s * 1_000_000, Site: "a.py:9", Detail: "of builtins.tuple"},
+					{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.meter.sum", Count: 1, Length: s + 9,
+						Bytes: model.Null, Site: "a.py:3"}}
+			},
+			counts: func(step int64) []model.ObjectGroup {
+				return []model.ObjectGroup{count("__main__.loader", 1, step, 50)}
+			},
+			tensors: []model.TensorGroup{{Holder: "__main__.loader[*][*]", Role: "tensor", Device: "cpu", Count: 100,
+				Bytes: 300 * 1_000_000, Site: "a.py:9"}},
+			holder: "__main__.meter.sum",
+		},
+	} {
+		const at = 300
+		p := Process{PID: 7, Rank: -1, Heap: growing(1200, 1_000_000)}
+		for _, o := range c.objects(at) {
+			o.Census, o.Step = 1, at
+			p.Objects = append(p.Objects, o)
+		}
+		for _, x := range c.tensors {
+			x.Census, x.Step = 1, at
+			p.Tensors = append(p.Tensors, x)
+		}
+		for step := int64(at + 100); step < 1200; step += 100 {
+			p.Objects = append(p.Objects, c.counts(step)...)
+		}
+		p.Objects = append(p.Objects, model.ObjectGroup{Evidence: "container", Type: "dict", Holder: loggers, Count: 1,
+			Length: 234, Bytes: model.Null, Census: 2, Step: 1200, Site: "<logging>:1"}) // at its end, interrupted
+		if f := first(t, p); f.Holder != c.holder || f.Class != AutogradGraph || f.Site != "a.py:3" {
+			t.Errorf("%s: %s, held by %q at %q", name, f.Class, f.Holder, f.Site)
+		}
+	}
+}
+
 // TestTooSlowToMatter: growth of a page a step and less, or whose limit is beyond any run, is no leak; the same at a
 // pace that fills the memory is one.
 func TestTooSlowToMatter(t *testing.T) {

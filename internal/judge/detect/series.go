@@ -27,8 +27,9 @@ type Series struct {
 // clean gives the readings that are usable: finite, in order, one for each step. Of several at a step the lowest
 // counts; a step number that goes back (a process that began to count anew) ends what came before.
 func (s Series) clean() Series {
-	var out Series
-	for i := range min(len(s.Steps), len(s.Bytes)) {
+	most := min(len(s.Steps), len(s.Bytes))
+	out := Series{make([]float64, 0, most), make([]float64, 0, most)}
+	for i := range most {
 		x, y := s.Steps[i], s.Bytes[i]
 		if math.IsNaN(x+y) || math.IsInf(x+y, 0) {
 			continue
@@ -36,7 +37,7 @@ func (s Series) clean() Series {
 		n := len(out.Steps)
 		switch {
 		case n > 0 && x < out.Steps[n-1]:
-			out = Series{}
+			out = Series{out.Steps[:0], out.Bytes[:0]}
 		case n > 0 && x == out.Steps[n-1]:
 			out.Bytes[n-1] = min(out.Bytes[n-1], y)
 			continue

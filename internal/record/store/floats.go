@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -16,20 +17,17 @@ func Floats(ctx context.Context, from Querier, sql string, row func(v []float64)
 		return err
 	}
 	defer rows.Close()
-	columns, v := make([][]float64, len(rows.columns)), make([]float64, len(rows.columns))
-	for rows.nextFloats(columns) {
-		for i := range columns[0] {
-			for c := range v {
-				v[c] = columns[c][i]
-			}
-			row(v)
+	var v []float64
+	for width := len(rows.columns); rows.nextFloats(&v); {
+		for i := 0; i < len(v); i += width {
+			row(v[i : i+width])
 		}
 	}
 	return rows.Err()
 }
 
-// nextFloats goes to the next rows and fills columns with them; false at the end and on an error.
-func (r *Rows) nextFloats(columns [][]float64) bool {
+// nextFloats goes to the next rows and makes v their values, row by row; false at the end and on an error.
+func (r *Rows) nextFloats(v *[]float64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.done || r.mu.err != nil {
@@ -40,21 +38,25 @@ func (r *Rows) nextFloats(columns [][]float64) bool {
 		return false
 	}
 	r.mu.next = r.mu.dec.size
-	r.mu.err = r.mu.dec.floats(columns)
+	r.mu.err = r.mu.dec.floats(v)
 	return r.mu.err == nil
 }
 
-// floats decodes the loaded chunk, column by column.
-func (d *decoder) floats(columns [][]float64) error {
+// floats decodes the loaded chunk, column by column, into rows.
+func (d *decoder) floats(v *[]float64) error {
+	width := len(d.readers)
+	*v = slices.Grow((*v)[:0], width*d.size)[:width*d.size]
 	for c, r := range d.readers {
 		n, ok := r.(interface {
-			floats(out []float64, size int) []float64
+			floats(out []float64, width int)
 		})
 		if !ok {
 			return &Error{Msg: fmt.Sprintf("column %q has type %s, which is no number of 64 bits", d.columns[c].Name,
 				d.columns[c].Type)}
 		}
-		columns[c] = n.floats(columns[c][:0], d.size)
+		if d.size > 0 {
+			n.floats((*v)[c:], width)
+		}
 	}
 	return nil
 }
@@ -67,17 +69,18 @@ func newNumbers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint6
 	return &numbers[T]{flat[T]{convert: convert}}
 }
 
-// floats appends the column's values, of so many rows.
-func (n *numbers[T]) floats(out []float64, size int) []float64 {
-	for _, v := range unsafe.Slice((*T)(n.data), size) {
-		out = append(out, float64(v))
+// floats sets each width-th number to a value of the column, from the first on.
+func (n *numbers[T]) floats(out []float64, width int) {
+	values := unsafe.Slice((*T)(n.data), (len(out)+width-1)/width)
+	if n.valid == nil {
+		for i, v := range values {
+			out[i*width] = float64(v)
+		}
+		return
 	}
-	if n.valid != nil {
-		for i := range out {
-			if n.null(i) {
-				out[i] = math.NaN()
-			}
+	for i, v := range values {
+		if out[i*width] = float64(v); n.null(i) {
+			out[i*width] = math.NaN()
 		}
 	}
-	return out
 }
