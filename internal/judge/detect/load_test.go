@@ -43,7 +43,7 @@ func (v server) run(seconds int) Process {
 		if i%40 == 20 && v.holder != "" {
 			census++
 			p.Objects = append(p.Objects, model.ObjectGroup{Census: census, Step: int64(step), Evidence: "container",
-				Type: "dict", Count: 1, Length: int64(v.kept(requests, s) / 2048), Bytes: int64(v.kept(requests, s)),
+				Type: "list", Count: 1, Length: int64(v.kept(requests, s) / 2048), Bytes: int64(v.kept(requests, s)),
 				Holder: v.holder, Site: "/srv/app.py:31", Detail: "of builtins.bytes" + v.bound})
 		}
 	}
@@ -90,6 +90,9 @@ func TestServerLeaks(t *testing.T) {
 		if c.server.holder != f.Holder || !strings.Contains(f.PerStep(), "/request") || f.Load == "" ||
 			!strings.Contains(r.Line(), "since request") || !strings.Contains(f.Evidence[0], "requests/s of ") {
 			t.Errorf("%s: %s; %q", name, r.Line(), f.Evidence)
+		}
+		if f.Holder != "" && strings.Contains(strings.Join(f.Advice, " "), "epoch") {
+			t.Errorf("%s: a server is advised %q", name, f.Advice)
 		}
 		if d := f.Document(); d.Unit != "request" || d.Load == "" || Pace(Read(d)) != f.PerStep() {
 			t.Errorf("%s: the document is by %q at %q: %s", name, d.Unit, d.Load, Pace(Read(d)))
