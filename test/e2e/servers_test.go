@@ -28,7 +28,8 @@ func TestFastAPI(t *testing.T) {
 				t.Fatalf("20,000 requests, and no leak:\n%s%s", w.do("memgauge", session, "leak").stdout, b.err)
 			default:
 				r := w.do("memgauge", session, "leak")
-				told = strings.HasPrefix(r.stdout, "LEAK") && strings.Contains(r.stdout, "held by   __main__.responses")
+				told = strings.HasPrefix(r.stdout, "LEAK") &&
+					strings.Contains(r.stdout, "held by   __main__.responses")
 				if told && (r.code != 3 || !strings.Contains(r.stdout, " KiB/request (") ||
 					!strings.Contains(r.stdout, "fastapi_server.py:26\n") || !strings.Contains(r.stdout, " requests/s")) {
 					t.Errorf("exit %d\n%s", r.code, r.stdout)
