@@ -31,7 +31,8 @@ func TestFastAPI(t *testing.T) {
 				told = strings.HasPrefix(r.stdout, "LEAK") &&
 					strings.Contains(r.stdout, "held by   __main__.responses")
 				if told && (r.code != 3 || !strings.Contains(r.stdout, " KiB/request (") ||
-					!strings.Contains(r.stdout, "fastapi_server.py:26\n") || !strings.Contains(r.stdout, " requests/s")) {
+					!strings.Contains(r.stdout, "fastapi_server.py:26\n") ||
+					!strings.Contains(r.stdout, " requests/s")) {
 					t.Errorf("exit %d\n%s", r.code, r.stdout)
 				}
 			}
