@@ -1,6 +1,6 @@
 // Figures as text. Sizes are powers of 1024, and say so.
 import { held } from "./held";
-import { lang } from "./i18n";
+import { lang, t } from "./i18n";
 import type { Finding } from "./shapes";
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -22,6 +22,8 @@ export const signed = (n: number) => (n > 0 ? "+" : "") + bytes(n);
 // mib is the bytes of so many MiB, in which findings tell their rates.
 export const mib = (n: number | null) => (n ?? 0) * 2 ** 20;
 
+// unit is what a finding's rate is by: the page has words for two of them, the others are names.
+export const unit = (x: Finding) => (x.unit === "step" || x.unit === "second" ? t(x.unit) : x.unit);
 export const rate = (x: Finding) => mib(x.by_time ? x.rate_mb_per_second : x.rate_mb_per_step);
 
 export const count = (n: number | null | undefined) => (n == null ? "–" : Math.round(n).toLocaleString(lang()));

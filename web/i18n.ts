@@ -45,6 +45,7 @@ const words: Record<string, [string, string]> = {
   sOf: ["{0} of {1}", "{1} 的 {0}"],
   sStep: ["step {0}", "第 {0} 步"],
   sLeak: ["Leaks {0} a step since step {1}", "自第 {1} 步起每步泄漏 {0}"],
+  sLeakUnit: ["Leaks {0} a {2} since {2} {1}", "自第 {1} 个 {2} 起，每个 {2} 泄漏 {0}"],
   sLeakTime: ["Leaks {0} a second", "每秒泄漏 {0}"],
   sHeld: ["held by {0}", "由 {0} 持有"],
   sDies: ["memory ends in {0}, {1}", "内存将在 {0} 后（{1}）耗尽"],

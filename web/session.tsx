@@ -158,7 +158,7 @@ export function sentence(a: About, v: Verdicts | undefined, news: News | undefin
     parts.push(
       leak.by_time
         ? t("sLeakTime", f.bytes(f.rate(leak)))
-        : t("sLeak", f.bytes(f.rate(leak)), f.count(leak.start_step)),
+        : t(leak.unit === "step" ? "sLeak" : "sLeakUnit", f.bytes(f.rate(leak)), f.count(leak.start_step), leak.unit),
     );
     if (leak.holder) parts.push(t("sHeld", leak.holder));
     if (live && leak.limit && leak.time_to_limit_seconds && leak.time_to_limit_seconds < 30 * 86400) {

@@ -109,6 +109,7 @@ export interface Finding {
   rate_high: number | null;
   by_time: boolean;
   unit: string;
+  load: string | null;
   start_step: number | null;
   end_step: number;
   growth_bytes: number;

@@ -88,7 +88,7 @@ function Line({ id, x }: { id: string; x: Finding }) {
   );
 }
 
-const pace = (x: Finding) => `${f.signed(f.rate(x))} / ${x.by_time ? t("second") : t("step")}`;
+const pace = (x: Finding) => `${f.signed(f.rate(x))} / ${f.unit(x)}`;
 
 // ends says when what grows meets its limit.
 function ends(x: Finding, now: number, live: boolean): string {

@@ -26,7 +26,7 @@ export function Cards({ v, id }: { v: Verdicts; id: string }) {
 }
 
 function Card({ x, id }: { x: Finding; id: string }) {
-  const unit = x.by_time ? t("second") : t("step"),
+  const unit = f.unit(x),
     leak = x.verdict === "leak";
   const facts: [string, preact.ComponentChildren][] = [];
   if (leak) {

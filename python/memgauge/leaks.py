@@ -210,7 +210,7 @@ def _finding(name, line, check, base, readings):
     grown = int(check["memory_mb"][name] * MIB) - (base if base is not None else 0)
     finding = dict.fromkeys(("device", "rank", "rate_mb_per_step", "rate_low", "rate_high", "site", "holder", "held",
                              "missing", "p", "evidence", "advice", "limit", "time_to_limit_seconds",
-                             "time_to_limit_low", "time_to_limit_high", "limit_step", "rule"))
+                             "time_to_limit_low", "time_to_limit_high", "limit_step", "rule", "load"))
     finding.update({
         "verdict": "undecided" if line is None else "leak", "class": None if line is None else "unknown",
         "memory": "host private memory" if name == "host" else name, "pid": os.getpid(),
@@ -233,7 +233,8 @@ def _report(detector, check, devices, findings):
     missing = UNOBSERVED + ("" if detector.threshold else NO_THRESHOLD)
     return {
         "schema_version": 1, "timestamp": now.isoformat(), "session": None, "verdict": verdict,
-        "class": "unknown" if leaks else None, "confidence": sure, "steps": 0, "missing": missing,
+        "class": "unknown" if leaks else None, "confidence": sure, "steps": 0,
+        "unit": "second", "missing": missing,
         "steps_missing": None, "seconds": check["time"], "seconds_missing": None,
         "monitoring_summary": {
             "duration_seconds": check["time"], "start_time": began.isoformat(), "end_time": now.isoformat(),

@@ -77,6 +77,12 @@ func Frameworks(t testing.TB) Python {
 	return Python{Path: need(t, "frameworks", "MEMGAUGE_FRAMEWORKS_PYTHON")}
 }
 
+// Serving is a Python with FastAPI, uvicorn and transformers.
+func Serving(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "serving", "MEMGAUGE_SERVING_PYTHON")}
+}
+
 // Notebooks is a Python with torch, JupyterLab, ipykernel, nbclient, matplotlib and ipywidgets.
 func Notebooks(t testing.TB) Python {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
@@ -14,7 +15,8 @@ const buckets = 4096
 // extent is from which step to which a process's rows count.
 type extent struct {
 	low, high float64
-	trains    bool // it has rows of training: forwards before the first optimizer step then count by themselves
+	trains    bool    // it has rows of training: forwards before the first optimizer step then count by themselves
+	work      float64 // what its steps are, a place in wire.WorkKinds; those of other kinds don't count
 }
 
 // counts says whether a row counts.
@@ -75,8 +77,9 @@ func (f *floors) series(i int) (s detect.Series) {
 type made struct {
 	pid int32
 	*extent
-	floors      // heap, anonymous, private, blocks
-	ends   []at // of buckets, in order
+	floors           // heap, anonymous, private, blocks
+	ends   []at      // of buckets, in order
+	tokens []float64 // of buckets, of processes that serve; NaN where nobody told
 	full   float64
 	rank   float64 // NaN unknown
 }
@@ -87,16 +90,18 @@ type at struct{ step, us float64 }
 // span finds who trains, and how long.
 func (l *loader) span() error {
 	sql := fmt.Sprintf(`SELECT pid, coalesce(inference, true), min(step) FILTER (step%[1]s),
- max(step) FILTER (step%[1]s), max(step) FROM python.steps GROUP BY ALL ORDER BY ALL`, l.upTo())
+ max(step) FILTER (step%[1]s), max(step), `+workOf+` AS work FROM python.steps
+ GROUP BY ALL ORDER BY pid, 2, max(step) DESC`, l.upTo())
 	longest := 0.0
-	return l.floats(sql, func(v []float64) { // of each process rows of training come first
+	return l.floats(sql, func(v []float64) { // of each process rows of training come first, of these the newest kind
 		pid, inference := int32(v[0]), v[1] != 0
 		e := l.extents[pid]
 		if e == nil {
 			e = newExtent(!inference)
+			e.work = v[5]
 			l.extents[pid] = e
 		}
-		if e.counts(inference) {
+		if e.counts(inference) && v[5] == e.work {
 			e.widen(v[2], v[3])
 		}
 		if v[3] > 0 {
@@ -116,7 +121,7 @@ func (l *loader) hostSeries() error {
 	by := map[int32]*made{}
 	var m *made
 	sql := `SELECT pid, coalesce(inference, true), step, epoch_us(ts), heap_in_use, anon, heap_held, py_blocks, gc_full,
- rank FROM python.steps WHERE step` + l.upTo()
+ rank, ` + workOf + `, tokens FROM python.steps WHERE step` + l.upTo()
 	err := l.floats(sql, func(v []float64) {
 		pid, step, us := int32(v[0]), v[2], v[3]
 		if pid == l.longest {
@@ -128,7 +133,7 @@ func (l *loader) hostSeries() error {
 				by[pid] = m
 			}
 		}
-		if !m.counts(v[1] != 0) {
+		if !m.counts(v[1] != 0) || v[10] != m.work {
 			return
 		}
 		i := m.bucket(step)
@@ -137,6 +142,7 @@ func (l *loader) hostSeries() error {
 		m.take(i, 2, step, v[5]-v[6])
 		m.take(i, 3, step, v[7])
 		m.end(i, at{step, us})
+		m.worked(i, v[11])
 		if v[8] > 0 {
 			m.full += v[8]
 		}
@@ -153,6 +159,22 @@ func (l *loader) hostSeries() error {
 		l.until = c.last()
 	}
 	return err
+}
+
+// workOf is what a step is: 0 of a training, else a place in wire.WorkKinds. Forwards before an optimizer steps may be
+// a training by hand, and go by its rules.
+const workOf = `CASE WHEN coalesce(inference, true) THEN 0 ELSE
+ coalesce(list_position(['infer', 'engine', 'request', 'cell'], kind::VARCHAR), 0) END::DOUBLE`
+
+// worked counts tokens, NaN for those that nobody told.
+func (m *made) worked(bucket int, tokens float64) {
+	if m.work == 0 {
+		return
+	}
+	for len(m.tokens) <= bucket {
+		m.tokens = append(m.tokens, math.NaN())
+	}
+	m.tokens[bucket] = plus(m.tokens[bucket], tokens)
 }
 
 // end counts the end of a step.
@@ -180,5 +202,24 @@ func (m *made) tell(p *detect.Process) *clock {
 		}
 	}
 	c.paces(p)
+	if m.work > 0 {
+		m.load(p, c)
+	}
 	return c
+}
+
+// load tells what a process that serves worked on, and when.
+func (m *made) load(p *detect.Process, c *clock) {
+	p.Work = wire.WorkKind(uint64(m.work))
+	p.Clock = detect.Series{Steps: c.steps}
+	for _, us := range c.us {
+		p.Clock.Bytes = append(p.Clock.Bytes, (us-c.us[0])/1e6)
+	}
+	sum := 0.0
+	for i, e := range m.ends {
+		if n := m.tokens[i]; !math.IsNaN(n) && !math.IsNaN(e.step) {
+			sum += n
+			p.Tokens.Steps, p.Tokens.Bytes = append(p.Tokens.Steps, e.step), append(p.Tokens.Bytes, sum)
+		}
+	}
 }

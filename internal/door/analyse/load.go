@@ -201,7 +201,9 @@ func (l *loader) identities() error {
 			return // launchers and helpers
 		}
 		p := l.process(pid)
-		p.Worker = l.clocks[pid] == nil && l.most > 0
+		if p.Worker = l.clocks[pid] == nil && l.most > 0; p.Worker {
+			p.Work = l.work()
+		}
 		p.ByTime = l.most == 0
 		p.Prepares = p.ByTime && role == "trainer"
 		p.Command = fmt.Sprint(v[2])
@@ -272,9 +274,17 @@ func (l *loader) tensors() error {
 	})
 }
 
+// work is what the steps of the process that made most are.
+func (l *loader) work() string {
+	if p := l.processes[l.trainer]; p != nil {
+		return p.Work
+	}
+	return ""
+}
+
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Steps: l.most, Work: l.work(), Over: l.over, Warnings: l.warnings}
 	if l.most == 0 && l.from0 > 0 {
 		in.Seconds = (l.end() - l.from0) / 1e6
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // notStored are the members of a finding that its table lacks: what is told when it is judged, and not later.
-var notStored = []string{"rate_mb_per_second", "site_lines", "missing", "limit_step", "limit_met", "ended"}
+var notStored = []string{"rate_mb_per_second", "load", "site_lines", "missing", "limit_step", "limit_met", "ended"}
 
 // TestFindingReadBack: what was judged, stored and read back is told as it was told at first, whatever is known of it.
 func TestFindingReadBack(t *testing.T) {
@@ -29,11 +29,13 @@ func TestFindingReadBack(t *testing.T) {
 	seconds.ByTime, seconds.Memory, seconds.Device, seconds.SecondsHigh = true, detect.Worker, "", 0
 	little := detect.Finding{Growth: detect.Growth{Verdict: detect.Undecided, Reason: "too few steps", Needs: 9},
 		Memory: detect.Heap, PID: 78, Rank: -1}
-	report := detect.Report{Verdict: detect.Leak, Findings: []detect.Finding{all, seconds, little}}
+	served := all
+	served.Work, served.Memory, served.Device, served.Load = "request", detect.Heap, "", "20 requests/s"
+	report := detect.Report{Verdict: detect.Leak, Findings: []detect.Finding{all, seconds, little, served}}
 	b := &model.Batch{Findings: analyse.Rows(report, 4, time.Now())}
 	tables := fakesession.Stored(t, b)
 	rows, err := api.Ask(t.Context(), tables, questions.Findings(3))
-	if err != nil || len(rows) != 3 || rows[0].Number != 4 || rows[0].RunVerdict != "leak" {
+	if err != nil || len(rows) != 4 || rows[0].Number != 4 || rows[0].RunVerdict != "leak" {
 		t.Fatalf("%d rows: %v", len(rows), err)
 	}
 	for i, f := range report.Findings {

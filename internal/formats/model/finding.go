@@ -29,7 +29,8 @@ type Finding struct {
 	Low       MB      `json:"rate_low"`
 	High      MB      `json:"rate_high"`
 	ByTime    bool    `json:"by_time"`        // there were no steps: rates and steps are by second
-	Unit      string  `json:"unit" table:"-"` // step or second
+	Unit      string  `json:"unit"`           // step, second, request …: what rates are by, and start and end count
+	Load      Text    `json:"load" table:"-"` // of a server: what it was judged at
 	Start     Count   `json:"start_step"`
 	End       int64   `json:"end_step"`
 	Grown     int64   `json:"growth_bytes"`

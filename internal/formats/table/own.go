@@ -41,7 +41,7 @@ var _ = describe(func(r *model.Finding) *Table {
 			flag("worker", &r.Worker, "a process that makes no steps of its own"),
 			share("rate", &r.Rate, "bytes a step").
 				as("rate_mb_per_step", "DOUBLE", "CASE WHEN NOT by_time THEN rate / 1048576 END",
-					"MB (2^20 bytes) a step"),
+					"MB (2^20 bytes) a step; of a server a unit"),
 			share("rate_low", &r.Low, "lower end of its 95 % interval, the same unit").
 				as("rate_low", "DOUBLE", "rate_low / 1048576", "lower end of its 95 % interval, the same unit"),
 			share("rate_high", &r.High, "upper end of it, the same unit").
@@ -65,6 +65,8 @@ var _ = describe(func(r *model.Finding) *Table {
 			share("seconds_high", &r.Latest, "s, upper end of it"),
 			computed("rate_mb_per_second", "DOUBLE", "CASE WHEN by_time THEN rate / 1048576 END",
 				"MB (2^20 bytes) a second; NULL where rates are by step"),
+			text("unit", &r.Unit, "what rates are by, and start_step and end_step count: step, second, or of a server "+
+				"request, engine step, inference; NULL in rows of before").orNull().since(12),
 		),
 	}
 })

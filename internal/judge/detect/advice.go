@@ -101,10 +101,10 @@ func bounding(f Finding) []string {
 			if f.Device != "" {
 				copies = " or copies on the host (.detach().cpu())"
 			}
-			return []string{"clear " + f.Holder + " at the end of each epoch, or bound it: collections.deque(maxlen=…)",
+			return []string{"clear " + f.Holder + f.done() + ", or bound it: collections.deque(maxlen=…)",
 				"keep numbers (.item())" + copies + " there instead of the tensors"}
 		}
-		return []string{"clear " + f.Holder + " at the end of each epoch, or bound it: collections.deque(maxlen=…)"}
+		return []string{"clear " + f.Holder + f.done() + ", or bound it: collections.deque(maxlen=…)"}
 	case kind == "dict" || kind == "set" || strings.HasSuffix(kind, "Dict") || strings.HasSuffix(kind, "dict"):
 		return []string{"bound " + f.Holder + ": take the oldest entry out when there are enough, " +
 			"and see whether its keys ever come again"}
@@ -119,4 +119,12 @@ func inWorkers(f Finding) []string {
 		return nil
 	}
 	return []string{"persistent_workers=False: each epoch begins with fresh workers"}
+}
+
+// done says when what was kept is needed no more.
+func (f Finding) done() string {
+	if unit := unitNames[f.Work]; unit != "" {
+		return ": take out what belongs to a " + unit + " when that is over"
+	}
+	return " at the end of each epoch"
 }

@@ -14,8 +14,9 @@ func (f Finding) Document() model.Finding {
 	d := model.Finding{Verdict: string(f.Verdict), Class: model.Text(f.Class), Memory: string(f.Memory), Name: f.Name(),
 		Device: model.Text(f.Device), PID: int32(f.PID), Rank: model.Rank(f.Rank), Worker: f.Worker,
 		Rate: model.MB(f.Rate), PerStep: model.MB(f.Rate), PerSecond: model.MB(f.PerSec), Low: model.MB(f.Low),
-		High: model.MB(f.High), ByTime: f.ByTime, Unit: f.Unit(), Start: model.Count(f.Start), End: int64(f.End),
-		Grown: int64(f.Total), Noise: f.Noise, P: model.Chance(f.P), Readings: int64(f.N), Reason: f.Reason,
+		High: model.MB(f.High), ByTime: f.ByTime, Unit: f.Unit(), Load: model.Text(f.Load),
+		Start: model.Count(f.Start), End: int64(f.End), Grown: int64(f.Total), Noise: f.Noise, P: model.Chance(f.P),
+		Readings: int64(f.N), Reason: f.Reason,
 		Site: model.Text(f.Site), Lines: f.Lines, Holder: model.Text(f.Holder), Held: model.Text(f.Held),
 		Evidence: lines(f.Evidence), Advice: lines(f.Advice), Limit: model.Text(f.Limit), Seconds: seconds(f.Seconds),
 		Soonest: seconds(f.SecondsLow), Latest: seconds(f.SecondsHigh), LimitStep: model.Count(model.Null),
@@ -59,25 +60,22 @@ func (r Report) Documents() []model.Finding {
 
 // Read completes a finding that comes from its table: the memory's name, the unit, and the rate in it.
 func Read(d model.Finding) model.Finding {
-	f := Finding{Memory: Kind(d.Memory), Device: string(d.Device), PID: int(d.PID), Rank: int(d.Rank),
-		ByTime: d.ByTime}
-	d.Name, d.Unit, d.Rate = f.Name(), f.Unit(), d.PerStep
+	f := Finding{Memory: Kind(d.Memory), Device: string(d.Device), PID: int(d.PID), Rank: int(d.Rank)}
+	d.Name, d.Unit, d.Rate = f.Name(), cmp.Or(d.Unit, unitOf("", d.ByTime)), d.PerStep // an older row has no unit
 	if d.ByTime {
 		d.Rate = d.PerSecond
 	}
 	return d
 }
 
-// Pace is the rate of a finding with its unit, such as "+1.02 MiB/step" or, where there are no steps, "+1.2 MiB/s".
+// Pace is the rate of a finding with its unit, such as "+1.02 MiB/step", "+2 KiB/request" or, where there are no steps,
+// "+1.2 MiB/s".
 func Pace(d model.Finding) string {
-	sign, per := "+", "/step"
+	sign := "+"
 	if d.Rate < 0 {
 		sign = ""
 	}
-	if d.ByTime {
-		per = "/s"
-	}
-	return sign + units.Bytes(math.Round(float64(d.Rate))).String() + per
+	return sign + units.Bytes(math.Round(float64(d.Rate))).String() + "/" + per(d.Unit)
 }
 
 // Compare is the order of findings wherever they are told: leaks first, the fastest before others.

@@ -36,6 +36,9 @@ func (p Process) explain(f *Finding, accounts []account, in Input) {
 func (f Finding) account() string {
 	account := fmt.Sprintf("%s grew by %s from %s %.0f to %.0f; %d readings, %d floors",
 		f.Memory, units.Bytes(math.Round(max(0, f.Total))), f.Unit(), f.Start, f.End, f.N, f.Floors)
+	if f.Load != "" {
+		account += "; at " + f.Load
+	}
 	if f.Verdict != Leak && f.P == 0 { // it wasn't computed
 		return account
 	}

@@ -69,13 +69,14 @@ type Growth struct {
 	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
 	Since   float64 // step of the first reading
 	Stairs  bool    // it came in few large steps, with rest between
+	Load    string  // of a server: what it worked on meanwhile, such as "21 requests/s of 310 tokens"
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
-func Judge(raw Series) Growth { return judgeFrom(raw, MinSteps) }
+func Judge(raw Series) Growth { return judgeFrom(raw, MinSteps, nil) }
 
-// judgeFrom is Judge of growth that must have lasted for least steps.
-func judgeFrom(raw Series, least float64) Growth {
+// judgeFrom is Judge of growth that must have lasted for least steps, and under a load.
+func judgeFrom(raw Series, least float64, l *load) Growth {
 	s := raw.clean()
 	g := Growth{Verdict: Undecided, N: len(s.Steps)}
 	if g.N > 0 {
@@ -86,6 +87,8 @@ func judgeFrom(raw Series, least float64) Growth {
 	if g.N < minFloors || s.width() < least {
 		return tooShort(g, s)
 	}
+	g.Load, s = l.words(g.Start, g.End), l.level(s)
+	all = s.floors(blocks)
 	back := givenBack(all)
 	var young, bent *window
 	for _, share := range windows {
@@ -93,7 +96,11 @@ func judgeFrom(raw Series, least float64) Growth {
 		if !ok || !w.rises() {
 			continue
 		}
-		if why := w.doubts(s, back, least); why != NoReason {
+		why := l.grows(&w)
+		if why == NoReason {
+			why = w.doubts(s, back, least)
+		}
+		if why != NoReason {
 			if young == nil {
 				w.why, young = why, &w
 			}
@@ -105,9 +112,11 @@ func judgeFrom(raw Series, least float64) Growth {
 		if bent != nil && !w.beyond(bent) && !w.straight() {
 			continue
 		}
-		return leaking(g, s, w)
+		g = leaking(g, s, w)
+		g.Load = l.words(g.Start, g.End)
+		return g
 	}
-	return notLeaking(g, s, young)
+	return notLeaking(g, s, young, l)
 }
 
 // window is the stretch of a series from some step to its end.
@@ -120,7 +129,8 @@ type window struct {
 	curve  stats.Curve
 	slope  float64 // Theil–Sen: a jump or two don't move it
 	noise  float64
-	why    Why // it is no leak yet
+	equal  float64 // slope at equal load; +Inf where that is the same
+	why    Why     // it is no leak yet
 }
 
 func look(s Series, share float64) (window, bool) {
@@ -129,7 +139,7 @@ func look(s Series, share float64) (window, bool) {
 }
 
 func newWindow(part Series, share float64) (window, bool) {
-	w := window{share: share, floors: part.floors(blocks)}
+	w := window{share: share, floors: part.floors(blocks), equal: math.Inf(1)}
 	if len(w.floors.Steps) < minFloors || w.width() <= 0 {
 		return w, false
 	}
@@ -353,7 +363,7 @@ func leaking(g Growth, s Series, w window) Growth {
 	start := onset(s, w)
 	// A stretch of few stairs has the rest of them taken out as single jumps: what is left is not this growth.
 	if exact, ok := newWindow(s.from(start), w.share); ok && exact.slope > w.slope/2 && exact.width() > w.width()/8 {
-		w = exact
+		exact.equal, w = w.equal, exact
 	}
 	g.fill(w)
 	g.because(Steady)
@@ -400,6 +410,9 @@ func (g *Growth) fill(w window) {
 	g.P, g.Alpha, g.Noise, g.Floors = max(w.trend.P(), leastP), w.trend.Alpha, w.noise, len(w.floors.Steps)
 	g.Total, g.Start = w.total(), w.floors.Steps[0]
 	g.Level = w.end
+	if w.equal < w.slope/2 { // the rest of it came with the load
+		g.Rate, g.Low, g.Total = w.equal, min(g.Low, w.equal), w.equal*w.width()
+	}
 }
 
 // promised is how many steps more of growth that may end are waited for: until it is twice as old as it was when the
@@ -413,7 +426,7 @@ func promised(age float64) float64 {
 	return math.Ceil(until - age)
 }
 
-func notLeaking(g Growth, s Series, w *window) Growth {
+func notLeaking(g Growth, s Series, w *window, l *load) Growth {
 	recent, ok := look(s, 0.5)
 	if ok {
 		_, high := recent.trend.Interval(0.95)
@@ -432,6 +445,10 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 			g.because(Flattened)
 			g.Needs = 0
 		}
+	case OtherLoad:
+		quarter := (g.End - g.Start) / 4
+		g.because(OtherLoad, l.words(g.Start, g.Start+quarter), l.words(g.End-quarter, g.End))
+		g.Needs = promised(g.End - g.Since)
 	case Young:
 		g.Needs = math.Ceil(max(MinSteps-w.width(), MinSteps/10))
 	}
@@ -522,6 +539,7 @@ func Suspicious(p Process) bool {
 	if p.ByTime {
 		return p.judge(p.Anon).Verdict == Leak || p.judge(p.Shared).Verdict == Leak
 	}
+	tick := p.tick()
 	list := []Series{p.Heap, p.Anon, p.Private, scaled(p.Blocks, blockSize), p.Shared, p.Unmapped}
 	if p.Worker {
 		list = []Series{p.Anon, p.Shared}
@@ -530,7 +548,7 @@ func Suspicious(p Process) bool {
 		list = append(list, d.Allocated)
 	}
 	for _, s := range list {
-		if s.clean().mayGrow() {
+		if ticking(s, tick).clean().mayGrow() {
 			return true
 		}
 	}

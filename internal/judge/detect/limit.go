@@ -143,7 +143,7 @@ func (f *Finding) until(p Process, in Input) {
 		}
 		own = forecast.AtRate(limit.readings(), limit.Bytes, f.rate(p, in))
 	}
-	if f.dismiss(own.Seconds); f.Verdict != Leak || f.Limit == "" {
+	if f.dismiss(p, own.Seconds); f.Verdict != Leak || f.Limit == "" {
 		return
 	}
 	job := in.Job
@@ -210,16 +210,20 @@ func (in *Input) binding(f *Finding, p Process) Limit {
 }
 
 // dismiss takes a leak back that is too slow to matter: left is when it would meet its limit by itself, in seconds.
-func (f *Finding) dismiss(left float64) {
+func (f *Finding) dismiss(p Process, left float64) {
 	if f.Limit == "" {
 		left = math.Inf(1)
+	}
+	if p.serves() && p.Fastest > 0 { // by night it is slower
+		left *= p.Fastest / p.Pace
 	}
 	slow := f.Limit != "" && left > farOff.Seconds()
 	small := float64(trickle)
 	if f.Holder != "" {
 		small = trickleHeld
 	}
-	page := !f.ByTime && f.Rate < small && left > trickleFor.Seconds() && (f.Limit != "" || f.Memory == Mapped)
+	page := !f.ByTime && !p.serves() && f.Rate < small && left > trickleFor.Seconds() &&
+		(f.Limit != "" || f.Memory == Mapped)
 	if !slow && !page {
 		return
 	}

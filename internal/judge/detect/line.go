@@ -40,25 +40,15 @@ func (f Finding) Name() string {
 }
 
 // Unit is what rates are by.
-func (f Finding) Unit() string {
-	if f.ByTime {
-		return "second"
-	}
-	return "step"
-}
+func (f Finding) Unit() string { return unitOf(f.Work, f.ByTime) }
 
 // PerStep is the rate with its unit, such as "+1.02 MiB/step" or, where there are no steps, "+1.2 MiB/s".
 func (f Finding) PerStep() string {
-	return Pace(model.Finding{Rate: model.MB(f.Rate), ByTime: f.ByTime})
+	return Pace(model.Finding{Rate: model.MB(f.Rate), Unit: f.Unit()})
 }
 
 // per is the unit as it stands behind a slash.
-func (f Finding) per() string {
-	if f.ByTime {
-		return "s"
-	}
-	return f.Unit()
-}
+func (f Finding) per() string { return per(f.Unit()) }
 
 // missing says what an undecided verdict lacks. Of a run that is over nothing more will come: it says by how much the
 // run was too short.
@@ -95,9 +85,9 @@ func (r Report) Line() string {
 		}
 		return line + " (memgauge leak tells more)"
 	case r.Verdict == Undecided:
-		return "undecided about leaks: " + missing(r.Missing, r.Needs, r.unit(), r.Over)
+		return "undecided about leaks: " + missing(r.Missing, r.Needs, r.Lacks, r.Over)
 	}
-	span := units.Count(int64(r.Steps)) + " steps"
+	span := units.Count(int64(r.Steps)) + " " + r.Unit() + "s"
 	if r.ByTime() {
 		span = units.Duration(time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)).String()
 	}
@@ -107,12 +97,8 @@ func (r Report) Line() string {
 // ByTime says that the run makes no steps, and is judged by time.
 func (r Report) ByTime() bool { return r.Steps == 0 && r.Seconds > 0 }
 
-func (r Report) unit() string {
-	if r.ByTime() {
-		return "second"
-	}
-	return "step"
-}
+// Unit is what the run's steps are.
+func (r Report) Unit() string { return unitOf(r.Work, r.ByTime()) }
 
 // Ignore takes leaks back that somebody doesn't count as such, with the reason.
 func (r *Report) Ignore(which func(Finding) bool, reason string) {
@@ -139,6 +125,9 @@ func (f Finding) Sound() string {
 	text := f.Reason
 	if f.Unseen > 0 && f.Why == NoGrowth {
 		text += fmt.Sprintf(" (%s/%s would show)", units.Bytes(math.Round(f.Unseen)), f.per())
+	}
+	if f.Load != "" {
+		text += ", at " + f.Load
 	}
 	if f.End < readToTheEnd*f.Last {
 		text += fmt.Sprintf(", read until %s %.0f of %.0f", f.Unit(), f.End, f.Last)

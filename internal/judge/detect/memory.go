@@ -62,6 +62,9 @@ type Process struct {
 	Fastest   float64 // and the least that it was over a sixteenth of the younger half of the run; 0 unknown
 	Slowest   float64 // and the most
 	ByTime    bool    // there are no steps anywhere: Steps are seconds, Pace is 1
+	Work      string  // what a step is, of wire.WorkKinds; "" and train: a step of a training
+	Clock     Series  // of a process that serves: when its steps ended, in seconds
+	Tokens    Series  // and the tokens that it had worked on by then; none where nobody told
 	Heap, Anon, Private,
 	// Blocks: of Python's allocator; Space: the address space
 	Blocks, Shared, Mapped, Space Series
@@ -114,6 +117,7 @@ type Input struct {
 	Host      Limit
 	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
 	Steps     float64      // of the process that made most
+	Work      string       // what a step of that process is
 	Over      bool         // nothing more will come: what is not told now never will be
 	Seconds   float64      // watched, where there are no steps; else 0
 	Warnings  []string
@@ -150,6 +154,7 @@ type Finding struct {
 	Met    bool    // the process was killed at Limit: AtStep is the last
 	PerSec float64 // bytes/s, at the late pace
 	ByTime bool    // rates are by second, Start, End and AtStep seconds
+	Work   string  // what a step is, as in Process
 }
 
 // Report is the judgement of a run.
@@ -159,7 +164,9 @@ type Report struct {
 	Confidence float64
 	Steps      float64
 	Seconds    float64 // watched, where there are no steps; else 0
-	Needs      float64 // steps; seconds where there are none
+	Work       string  // what a step of the process that made most is
+	Needs      float64 // of Lacks
+	Lacks      string  // the unit of Needs: step, second, request …
 	Missing    string  // what an undecided run lacks
 	Over       bool    // the run has ended: Needs is what it was too short by
 	Findings   []Finding
@@ -168,7 +175,7 @@ type Report struct {
 
 // Run judges a run. Processes may come in any order.
 func Run(in Input) Report {
-	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Over: in.Over,
+	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Work: in.Work, Over: in.Over,
 		Warnings: in.Warnings}
 	var judged []judgement
 	for _, p := range in.Processes {
@@ -241,7 +248,7 @@ func (r *Report) sum() {
 			r.Verdict, r.Class = Leak, f.Class
 			r.Confidence = min((1-math.Min(0.5, 2000*f.P))*(1-f.Doubt), sure) // after all the looks that there were
 		case f.Verdict == Undecided && r.Verdict == Healthy && f.decides():
-			r.Verdict, r.Needs = Undecided, f.Needs
+			r.Verdict, r.Needs, r.Lacks = Undecided, f.Needs, f.Unit()
 			r.Missing = f.Reason
 		}
 		if f.decides() {
@@ -250,7 +257,7 @@ func (r *Report) sum() {
 	}
 	if r.Verdict == Undecided {
 		for _, f := range r.Findings {
-			if f.Verdict == Undecided && f.decides() {
+			if f.Verdict == Undecided && f.decides() && f.Unit() == r.Lacks {
 				r.Needs = max(r.Needs, f.Needs)
 			}
 		}
@@ -289,7 +296,7 @@ func (f Finding) key() model.Finding {
 func judgeProcess(p Process, in Input) (out []Finding) {
 	add := func(k Kind, device string, g Growth) {
 		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker,
-			ByTime: p.ByTime, Over: p.Gone})
+			ByTime: p.ByTime, Work: p.Work, Over: p.Gone})
 	}
 	switch {
 	case p.Worker:
@@ -351,23 +358,25 @@ func (p Process) ended(g Growth) Growth {
 
 // device judges what the allocator has handed out, what it keeps besides, and what lies outside of it.
 func (p Process) device(d DeviceSeries) (out []Finding) {
+	byTime := p.ByTime
 	add := func(k Kind, c Class, g Growth) {
 		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank,
-			ByTime: p.ByTime, Over: p.Gone})
+			ByTime: byTime, Work: p.Work, Over: p.Gone})
 	}
-	allocated := judgeFrom(d.Allocated, p.least(d.Name))
+	p.ByTime = false // devices go by steps, or by the second as if it were one
+	allocated := p.judgeFrom(d.Allocated, p.least(d.Name))
 	if allocated.N > 0 {
 		add(Device, "", allocated)
 	}
-	if cached := Judge(d.Cached); cached.Verdict == Leak {
+	if cached := p.judge(d.Cached); cached.Verdict == Leak {
 		k, c, why := Reserved, AllocatorRetention, Fragments
-		if peak := Judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
+		if peak := p.judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
 			k, c, why = Cache, DeviceCache, PeakCreeps
 		}
 		cached.because(why)
 		add(k, c, cached)
 	}
-	if outside := judgeFrom(d.Outside, p.least(d.Name)); outside.Verdict == Leak {
+	if outside := p.judgeFrom(d.Outside, p.least(d.Name)); outside.Verdict == Leak {
 		add(Outside, OutsideAllocator, outside)
 	}
 	return out

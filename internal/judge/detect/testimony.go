@@ -82,14 +82,6 @@ func (a account) testifies(f *Finding) bool {
 // ends says that the container's growth is known to end.
 func (a account) ends() bool { return a.bound > 0 || a.guarded || a.state }
 
-// ripe is what a growth must have lasted, in the finding's unit.
-func (p Process) ripe() float64 {
-	if p.ByTime {
-		return MinSeconds
-	}
-	return MinSteps
-}
-
 // grows is the finding's growth as the account tells it; ok where both together are beyond chance.
 func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (g Growth, ok bool) {
 	chance, from := a.constant()
@@ -160,7 +152,7 @@ func (p Process) memories(f *Finding) []Series {
 			}
 		}
 	case f.Worker || p.ByTime:
-		return []Series{p.ticking(p.Anon)}
+		return []Series{ticking(p.Anon, p.tick())}
 	}
 	return []Series{p.Heap, p.Anon, p.Private, scaled(p.Blocks, blockSize)}
 }
@@ -199,8 +191,8 @@ func (p Process) shows(f *Finding) (rate float64) {
 	if f.Device != "" || f.Worker || p.ByTime {
 		return seenFrom(f.Unseen)
 	}
-	heap, private := Judge(p.Heap), Judge(p.Private)
-	return min(seenFrom(heap.Unseen)+seenFrom(private.Unseen), seenFrom(Judge(p.Anon).Unseen))
+	heap, private := p.judge(p.Heap), p.judge(p.Private)
+	return min(seenFrom(heap.Unseen)+seenFrom(private.Unseen), seenFrom(p.judge(p.Anon).Unseen))
 }
 
 // seenFrom is +Inf where it was not computed.
@@ -261,7 +253,7 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	case replaced > halfOf*f.Rate && replaced < f.Rate/halfOf && endless < explains*f.Rate:
 		f.because(Larger)
 	case ending > halfOf*f.Rate && endless < explains*f.Rate:
-		largest.fills(f, limit)
+		largest.fills(p, f, limit)
 	}
 }
 
@@ -291,7 +283,7 @@ func boundOf(holder string, accounts []account) *account {
 // without a bound was found that explains as much.
 func (p Process) bounded(f *Finding, accounts []account, limit Limit) {
 	if a := boundOf(f.Holder, accounts); a != nil && f.Verdict == Leak && f.Why != Testified {
-		a.during(f).fills(f, limit)
+		a.during(f).fills(p, f, limit)
 	}
 }
 
@@ -377,7 +369,7 @@ func (a account) slots(all []account) bool {
 
 // fills takes the leak back, unless the memory is full before the container is. A container that has had its fill says
 // nothing about growth that goes on.
-func (a account) fills(f *Finding, limit Limit) {
+func (a account) fills(p Process, f *Finding, limit Limit) {
 	items, pace := a.items[len(a.items)-1], a.pace(a.items)
 	room := limit.Bytes - limit.Used
 	switch {
@@ -390,15 +382,15 @@ func (a account) fills(f *Finding, limit Limit) {
 		f.Needs = math.Ceil(left)
 	case a.bound > 0 && items >= a.bound:
 		f.because(Full, a.holder, units.Count(int64(items)))
-		f.Needs = promised(f.End - f.Start)
+		f.Needs = p.wait(f)
 	case a.state:
 		f.because(Stages, a.holder)
-		f.Needs = promised(f.End - f.Start)
+		f.Needs = p.wait(f)
 	case a.guarded:
 		f.because(Guarded, a.holder)
-		f.Needs = promised(f.End - f.Start)
+		f.Needs = p.wait(f)
 	case a.bound == 0:
 		f.because(FillsSlots, a.holder, units.Count(int64(items)))
-		f.Needs = promised(f.End - f.Start)
+		f.Needs = p.wait(f)
 	}
 }

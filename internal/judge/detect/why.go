@@ -26,6 +26,7 @@ const (
 	Generations
 	TooSlow
 	NotCounted
+	WithLoad
 	// Of what is undecided.
 	Flattens
 	Slower
@@ -45,6 +46,7 @@ const (
 	NoStepYet
 	Fragments
 	PeakCreeps
+	OtherLoad
 )
 
 // whys are the verdict that each reason belongs to, and its words.
@@ -68,6 +70,7 @@ var whys = [...]struct {
 	Generations:    {Healthy, "workers before it gave back as much when they ended: %s"},
 	TooSlow:        {Healthy, "it grows too slowly to matter: %s"},
 	NotCounted:     {Healthy, "%s"},
+	WithLoad:       {Healthy, "it follows the load: between moments of equal load it does not grow"},
 	Flattens:       {Undecided, "it grows ever more slowly"},
 	Slower:         {Undecided, "it grew faster before"},
 	Young:          {Undecided, "it is young"},
@@ -86,6 +89,7 @@ var whys = [...]struct {
 	NoStepYet:      {Undecided, "it grows, but has made no step yet"},
 	Fragments:      {Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"},
 	PeakCreeps:     {Undecided, "the allocator keeps what steps take at most, and that creeps up"},
+	OtherLoad:      {Undecided, "the load has changed, from %s to %s, and no two moments are equal enough to compare"},
 }
 
 // Verdict is the one that the reason belongs to.

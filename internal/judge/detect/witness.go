@@ -10,12 +10,12 @@ import (
 // private memory, which also grows when the heap is fragmented, and then what was read of the heap has the last word.
 // Where it was not read since the growth began it has none: no reading is not no growth.
 func (p Process) host() (Kind, Growth, string) {
-	heap := judgeFrom(p.Heap, p.least(OfHost))
+	heap := p.judgeFrom(p.Heap, p.least(OfHost))
 	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
 	if heap.N >= minFloors && heap.Why != TooFewSteps && !stale {
 		return Heap, heap, ""
 	}
-	anon := judgeFrom(p.Anon, p.least(OfHost))
+	anon := p.judgeFrom(p.Anon, p.least(OfHost))
 	if anon.Verdict != Leak || heap.N < leastReadings {
 		if heap.N >= minFloors && anon.Verdict == Undecided && !stale {
 			return Heap, heap, ""
@@ -26,16 +26,16 @@ func (p Process) host() (Kind, Growth, string) {
 	switch few := len(h.Steps) < leastReadings; {
 	case !few && h.total() >= anon.Rate*h.width()*quarter:
 	case few || h.width() < halfOf*(anon.End-anon.Start):
-		return Anon, anon, fmt.Sprintf("the heap was read until step %.0f, too seldom since the growth began: the "+
-			"rate is that of private memory, up to three times that of what is kept", heap.End)
+		return Anon, anon, fmt.Sprintf("the heap was read until %s %.0f, too seldom since the growth began: the "+
+			"rate is that of private memory, up to three times that of what is kept", unitOf(p.Work, false), heap.End)
 	default:
 		anon.because(KeptFree)
 		return Anon, anon, ""
 	}
 	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
 	rate := h.total() / h.width()
-	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings",
-		anon.Rate/(1<<20), len(h.Steps))
+	note := fmt.Sprintf("private memory grows %.3g MiB/%s; the rate is that of the heap, from %d readings",
+		anon.Rate/(1<<20), unitOf(p.Work, false), len(h.Steps))
 	anon.Low, anon.High = min(anon.Low, rate*0.9), max(anon.High, rate)
 	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
 	return Heap, anon, note
@@ -56,8 +56,8 @@ const (
 // else. It can't be more than malloc keeps. More than that, in an address space that does not grow, is memory that was
 // mapped before and is written to for the first time, such as numpy's zeros: it ends when all of it is in use.
 func (p Process) private() Growth {
-	g := Judge(p.Private)
-	blocksGrow := Judge(scaled(p.Blocks, blockSize))
+	g := p.judge(p.Private)
+	blocksGrow := p.judge(scaled(p.Blocks, blockSize))
 	if g.Verdict != Leak {
 		if blocksGrow.Verdict == Leak {
 			return p.arenas(g, blocksGrow)

@@ -264,6 +264,7 @@ def _stay_out():
     """In a child of a process that can't see our files: it has no ring of its own, so it isn't observed."""
     torchhook.remove()
     _tell("observe.learners", "uninstall")
+    _tell("observe.servers", "uninstall")
     _tell("observe.observer", "uninstall")
     del _box[:]
     state.current = None
@@ -319,6 +320,7 @@ def detach():
         _tell("workers", "forget")
         _tell("forkwarning", "leave")
         _tell("observe.learners", "uninstall")
+        _tell("observe.servers", "uninstall")
         _tell("observe.observer", "uninstall")
         _tell("evaluate.moment", "retire")
         _tell("mainthread", "retire")

@@ -4,11 +4,14 @@ import os
 from . import state, torchhook
 
 LEARNERS = ("jax._src.api", "keras.src.callbacks", "xgboost.core", "lightgbm.basic")    # observe/learners.py
+SERVERS = ("uvicorn.protocols.http.h11_impl", "uvicorn.protocols.http.httptools_impl", "vllm.v1.engine.core",
+           "transformers.generation.utils")     # observe/servers.py
 
 
 def notice():
     torchhook.install(_torch)
     torchhook.notice_others(LEARNERS, _learner)
+    torchhook.notice_others(SERVERS, _server)
     if "MEMGAUGE_GUARD" in os.environ:
         state.make_guard = _guard
 
@@ -34,6 +37,14 @@ def _guard():
         engine.install()
     except Exception:
         state.error("guard")
+
+
+def _server(module):
+    try:
+        from .observe import servers
+        servers.found(module)
+    except Exception:
+        state.error("hooks")
 
 
 def _learner(module):

@@ -28,8 +28,9 @@ func (a *commands) doctorCommand() *cobra.Command {
 		Long: "One line for each capability: whether it works, what was found, and what to do where it doesn't: sessions, Python and PyTorch,\n" +
 			"memory against the cgroup, /dev/shm, CPUs, attaching, GPUs. Below stand suggestions for a training here. Exit code 3 means\n" +
 			"that something memgauge needs is broken; what is merely absent is no failure.\n\n" +
-			"With a PID: what attach would do with that process, or what stands in the way (exit code 3). The process is neither stopped\n" +
-			"nor changed.",
+			"With a PID: what attach would do with that process, or what stands in the way (exit code 3). If it is\n" +
+			"observed, also what its steps are, and which library's work is not counted. The process is\n" +
+			"neither stopped nor changed.",
 		Example: "  memgauge doctor\n" +
 			"  memgauge doctor --python .venv/bin/python\n" +
 			"  memgauge doctor 27891\n" +
@@ -37,7 +38,7 @@ func (a *commands) doctorCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return a.doctorTarget(args[0], o)
+				return a.doctorTarget(cmd.Context(), args[0], o)
 			}
 			return a.doctor(cmd.Context(), o)
 		},

@@ -2,10 +2,14 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/door/ask"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/doctor"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -13,12 +17,13 @@ import (
 )
 
 // doctorTarget prints whether and how attach would work for a process.
-func (a *commands) doctorTarget(arg string, o doctorOptions) error {
+func (a *commands) doctorTarget(ctx context.Context, arg string, o doctorOptions) error {
 	pid, err := strconv.Atoi(arg)
 	if err != nil || pid <= 0 {
 		return app.Usage(fmt.Errorf("doctor: %q is not a PID", arg))
 	}
 	checks, broken := targetChecks(attach.Diagnose(pid))
+	checks = append(checks, counted(ctx, pid)...)
 	if o.json {
 		err = doc.WriteJSON(a.Stdout, struct {
 			SchemaVersion int            `json:"schema_version"`
@@ -34,6 +39,32 @@ func (a *commands) doctorTarget(arg string, o doctorOptions) error {
 		return app.Exit(app.ExitFindings, nil)
 	}
 	return err
+}
+
+// counted says of a process that is observed what its steps are, and which libraries' work is not counted; of another,
+// and of a session that doesn't answer, it says nothing.
+func counted(ctx context.Context, pid int) (checks []doctor.Check) {
+	t, err := ask.Find(ask.Wanted{PID: pid})
+	if err != nil || !t.IsLive() {
+		return nil
+	}
+	s, err := t.Connect(ctx)
+	if err != nil {
+		return nil
+	}
+	defer s.Close()
+	rows, err := api.Ask(ctx, s, questions.CountingIn(pid))
+	if err != nil {
+		return nil
+	}
+	for _, r := range rows {
+		check := doctor.Check{Name: "steps", State: doctor.Works, Found: "counts " + r.Text}
+		if r.Name == "hooks" {
+			check.State, check.Found = doctor.Limited, r.Text
+		}
+		checks = append(checks, check)
+	}
+	return checks
 }
 
 func targetChecks(from []attach.Check) (checks []doctor.Check, broken bool) {

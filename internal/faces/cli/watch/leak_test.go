@@ -30,7 +30,7 @@ func leakReport() detect.Report {
 func TestLeakJSON(t *testing.T) {
 	members := map[string]string{
 		"schema_version": "number", "timestamp": "string", "verdict": "string", "class": "string or null",
-		"confidence": "number or null", "steps": "number",
+		"confidence": "number or null", "steps": "number", "unit": "string",
 		"monitoring_summary": "object", "devices": "object", "leak_events": "array", "recommendations": "array",
 		"findings": "array", "warnings": "array", "peaks": "array",
 		"session": "string", "missing": "string or null", "steps_missing": "number or null",
@@ -46,7 +46,7 @@ func TestLeakJSON(t *testing.T) {
 		"end_step": "number", "growth_bytes": "number",
 		"time_to_limit_low": "number or null", "time_to_limit_high": "number or null",
 		"rate_mb_per_second": "number or null", "unit": "string", "limit_step": "number or null", "limit_met": "bool",
-		"ended": "bool", "rule": "object or null"}
+		"ended": "bool", "rule": "object or null", "load": "string or null"}
 	nested := map[string]map[string]string{ // of monitoring_summary, each of devices, each of leak_events
 		"monitoring_summary": {"duration_seconds": "number", "start_time": "string", "end_time": "string",
 			"live": "bool", "total_steps": "number", "samples_count": "number",

@@ -120,7 +120,7 @@ func leakRule(f detect.Finding, c leakContext) *leakRuleJSON {
 
 // limitLine says when the memory will meet its limit, met it, or would have met it; "" if no limit is known.
 func limitLine(f detect.Finding) string {
-	step := "about step " + units.Count(int64(math.Round(f.AtStep)))
+	step := "about " + f.Unit() + " " + units.Count(int64(math.Round(f.AtStep)))
 	when, at := ", "+step, " at "+step
 	if f.ByTime {
 		when, at = "", " after "+span(f.AtStep)
@@ -172,6 +172,7 @@ type leakDocument struct {
 	Class           *string               `json:"class"`
 	Confidence      *float64              `json:"confidence"`
 	Steps           int64                 `json:"steps"`
+	Unit            string                `json:"unit"` // of steps, and of steps_missing
 	Missing         *string               `json:"missing"`
 	StepsMissing    *int64                `json:"steps_missing"`
 	Seconds         *float64              `json:"seconds"`
@@ -247,7 +248,7 @@ func leakJSON(r detect.Report, c leakContext) leakDocument {
 	watched := max(0, until.Sub(c.Started).Seconds())
 	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict,
 		Class: doc.Known(string(r.Class)), Confidence: positive(r.Confidence), Steps: int64(r.Steps),
-		Missing: doc.Known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{},
+		Unit: r.Unit(), Missing: doc.Known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{},
 		Recommendations: []string{}, Peaks: []detect.Peak{},
 		Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
 		Summary: leakSummary{Duration: watched,

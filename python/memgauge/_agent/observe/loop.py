@@ -80,6 +80,11 @@ def beat(source, key, what, times=1, work=0):
     return True
 
 
+def by_hand():
+    """Whether the program says itself what its units are, and how many tokens each is of."""
+    return _source >= UNIT
+
+
 def _is_over():
     """Whether the counting source has ended, now that another one beats. What the program marks itself never counts as
     ended: a loop may call memgauge.step() once in an epoch."""
