@@ -5,7 +5,8 @@
 //
 // All of it is done without stopping anybody:
 //  - while the linker's list of objects is held (dl_iterate_phdr), so that no object goes; for some milliseconds at once;
-//  - only in objects whose dlopen is over: the linker may still write into others, and protect what it has written;
+//  - only in objects whose dlopen is over: the linker may still write into others, and protect what it has written. Once
+//    one has been unloaded since we know that, others may lie where it did: then the walk begins again;
 //  - everything is read with process_vm_readv(2), and must lie in what the object has loaded: headers that are damaged give
 //    an error and no signal;
 //  - a slot is written only if it holds what it should, and in memory that can be written; pages that the linker has
@@ -74,6 +75,8 @@ enum { AWAY, HERE };
 static int direction;    // HERE: slots get our functions; AWAY: they get the real ones back
 static int attached;     // 1: calls are led here
 static int busy;         // a walk is under way, and no fork may copy the linker's lock: 1 taken
+static int asked;        // somebody is in one of the functions at the end of this file
+static bool unloaded;    // an object, since the walk noted what there is
 static enum { FINE, NO_MEMORY, UNREADABLE, PROTECTED } failed;
 static uint64_t changed, foreign; // slots; objects whose calls somebody else has
 static uintptr_t heap_home; // the object that has malloc
@@ -473,8 +476,11 @@ struct pass {
 };
 
 static int do_one(struct dl_phdr_info *info, size_t size, void *data) {
-	(void)size;
 	struct pass *p = data;
+	if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs && info->dlpi_subs != subs) {
+		unloaded = true;
+		return 1;
+	}
 	struct object *known = object_at(info);
 	if (!known || known->state != WHOLE || known->seen != round_number)
 		return 0;
@@ -492,10 +498,12 @@ static int do_one(struct dl_phdr_info *info, size_t size, void *data) {
 	return failed && direction == HERE; // to lead back goes on: the others can be
 }
 
-static void take(void) {
-	while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+static void turn(int *word) {
+	while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE))
 		syscall(SYS_sched_yield);
 }
+
+static void take(void) { turn(&busy); }
 
 static void give(void) { __atomic_store_n(&busy, 0, __ATOMIC_RELEASE); }
 
@@ -503,8 +511,18 @@ static void give(void) { __atomic_store_n(&busy, 0, __ATOMIC_RELEASE); }
 void mg_got_before_fork(void) { take(); }
 void mg_got_after_fork(void) { give(); }
 
-// walk does all objects that are there and not done yet.
-static void walk(void) {
+// A walk that the fork has copied half done is begun again in the child, at its next look.
+void mg_got_in_child(void) {
+	if (asked) {
+		object_count = 0;
+		adds = subs = 0;
+		asked = 0;
+	}
+	give();
+}
+
+// walk_once does all objects that are there and not done yet.
+static void walk_once(void) {
 	enum { AT_ONCE = 5000000 }; // ns, that the linker's list is held, and a little more for a large object
 	void *p = mmap(NULL, sizeof *scratch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	failed = p == MAP_FAILED ? NO_MEMORY : FINE;
@@ -513,12 +531,13 @@ static void walk(void) {
 	scratch = p;
 	memory = -1;
 	foreign = 0;
+	unloaded = false;
 	round_number++;
 	take();
 	dl_iterate_phdr(note, NULL);
 	give();
 	Dl_info any;
-	dladdr((void *)(uintptr_t)&walk, &any); // waits for a dlopen that is under way: what was there before it is whole then
+	dladdr((void *)(uintptr_t)&walk_once, &any); // waits for a dlopen that is under way: what was there before it is whole then
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < object_count; i++) {
 		if (objects[i].seen != round_number)
@@ -541,6 +560,17 @@ static void walk(void) {
 		syscall(SYS_close, memory);
 	munmap(scratch, sizeof *scratch);
 	scratch = NULL;
+}
+
+// walk walks until no object was unloaded meanwhile. Where one was, all are looked at again: another may lie where it did.
+static void walk(void) {
+	enum { MOST = 100 };
+	for (int i = 0; i < MOST; i++) {
+		walk_once();
+		if (failed == NO_MEMORY || !unloaded)
+			return;
+		object_count = 0;
+	}
 }
 
 static void walk_again(int to) {
@@ -625,11 +655,11 @@ void *mg_instead(void *function) {
 	return function;
 }
 
-// ---- what the agent calls, one at a time
+// ---- what the agent calls
 
 // memgauge_attach begins to sample a process that runs; NULL, or why not: then nothing has changed.
-VISIBLE const char *memgauge_attach(const char *directory, double interval) {
-	if (__atomic_exchange_n(&attached, 1, __ATOMIC_SEQ_CST))
+static const char *attach(const char *directory, double interval) {
+	if (attached)
 		return "its native memory is sampled already";
 	const char *why = mg_on() ? "its native memory is sampled from its start already (run --native)" : find_all();
 	if (!why)
@@ -646,18 +676,23 @@ VISIBLE const char *memgauge_attach(const char *directory, double interval) {
 			mg_close();
 		}
 	}
-	if (why)
-		__atomic_store_n(&attached, 0, __ATOMIC_SEQ_CST);
-	else
+	if (!why) {
+		__atomic_store_n(&attached, 1, __ATOMIC_SEQ_CST);
 		mg_switch_on();
+	}
 	return why;
 }
 
-// memgauge_look leads the calls of objects here that were loaded since. Those that had called nothing yet, and those whose
-// calls another tool has, are looked at again now and then. It returns how many slots it has changed.
-VISIBLE long memgauge_look(void) {
+VISIBLE const char *memgauge_attach(const char *directory, double interval) {
+	turn(&asked);
+	const char *why = attach(directory, interval);
+	__atomic_store_n(&asked, 0, __ATOMIC_RELEASE);
+	return why;
+}
+
+static long look(void) {
 	enum { NOW_AND_THEN = 64 };
-	static unsigned turn;
+	static unsigned round;
 	bool news = false;
 	if (!attached || !mg_on())
 		return 0;
@@ -665,7 +700,7 @@ VISIBLE long memgauge_look(void) {
 	take();
 	dl_iterate_phdr(only_count, &news);
 	give();
-	if (!news && ++turn % NOW_AND_THEN)
+	if (!news && ++round % NOW_AND_THEN)
 		return 0;
 	changed = 0;
 	direction = HERE;
@@ -675,14 +710,27 @@ VISIBLE long memgauge_look(void) {
 	return (long)changed;
 }
 
+// memgauge_look leads the calls of objects here that were loaded since. Those that had called nothing yet, and those whose
+// calls another tool has, are looked at again now and then. It returns how many slots it has changed.
+VISIBLE long memgauge_look(void) {
+	turn(&asked);
+	long n = look();
+	__atomic_store_n(&asked, 0, __ATOMIC_RELEASE);
+	return n;
+}
+
 // memgauge_detach leads all calls back; 0 where that could be done everywhere.
 VISIBLE long memgauge_detach(void) {
-	if (!attached)
-		return 0;
-	mg_close();
-	walk_again(AWAY);
-	__atomic_store_n(&attached, 0, __ATOMIC_SEQ_CST);
-	return failed;
+	turn(&asked);
+	long not_all = 0;
+	if (attached) {
+		mg_close();
+		walk_again(AWAY);
+		not_all = failed != FINE || unloaded;
+		__atomic_store_n(&attached, 0, __ATOMIC_SEQ_CST);
+	}
+	__atomic_store_n(&asked, 0, __ATOMIC_RELEASE);
+	return not_all;
 }
 
 // memgauge_exchanged gives for the address of a real function ours, while samples are taken, and for ours the real one when

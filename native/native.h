@@ -90,6 +90,7 @@ void mg_find_allocator(void);
 // got.c
 void mg_got_before_fork(void);
 void mg_got_after_fork(void);
+void mg_got_in_child(void);
 void *mg_instead(void *function); // ours for one that calls are led from; itself for any other
 
 // saved is a sample that was taken out of the table and may come back.

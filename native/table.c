@@ -661,7 +661,7 @@ static void in_child(void) {
 	mg_peek_end();
 	mg_python_forked();
 	drop_table();
-	mg_got_after_fork();
+	mg_got_in_child();
 	mg_thread.inside = false;
 }
 

@@ -198,11 +198,16 @@ class _Requests:
                 return s.deadline + UNWANTED
             detach()
             return monotonic()
-        return torchhook.tick()
+        due, look = torchhook.tick(), state.native and state.native()
+        return due if look is None else look if due is None else min(due, look)
 
     def settings(self, wanted):
         for key, text in wanted.items():
-            configure(key, text)
+            if key == "native":
+                from . import native
+                native.begin(text)
+            else:
+                configure(key, text)
 
 
 def _close_control(s, close):
@@ -322,6 +327,7 @@ def detach():
         _tell("observe.observer", "uninstall")
         _tell("evaluate.moment", "retire")
         _tell("mainthread", "retire")
+        _tell("native", "end")
     except Exception:
         state.error("detach")
     state.event("detach")
