@@ -691,8 +691,8 @@ VISIBLE const char *memgauge_attach(const char *directory, double interval) {
 }
 
 static long look(void) {
-	enum { NOW_AND_THEN = 64 };
-	static unsigned round;
+	enum { SELDOM = 64 };
+	static unsigned calm, pause; // looks without news, and so many until the next walk
 	bool news = false;
 	if (!attached || !mg_on())
 		return 0;
@@ -700,18 +700,26 @@ static long look(void) {
 	take();
 	dl_iterate_phdr(only_count, &news);
 	give();
-	if (!news && ++round % NOW_AND_THEN)
+	if (news)
+		pause = 1;
+	else if (++calm < pause)
 		return 0;
+	calm = 0;
+	pause = pause < SELDOM ? 2 * pause : SELDOM;
 	changed = 0;
 	direction = HERE;
 	walk();
-	if (subs != gone) // another object may lie where one was
+	uint64_t n = changed;
+	if (subs != gone) { // another object may lie where one was
+		mg_unloaded();
 		walk_again(HERE);
-	return (long)changed;
+		n += changed;
+	}
+	return (long)n;
 }
 
 // memgauge_look leads the calls of objects here that were loaded since. Those that had called nothing yet, and those whose
-// calls another tool has, are looked at again now and then. It returns how many slots it has changed.
+// calls another tool has, are looked at again: soon, and then ever more seldom. It returns how many slots it has changed.
 VISIBLE long memgauge_look(void) {
 	turn(&asked);
 	long n = look();

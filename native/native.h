@@ -153,6 +153,7 @@ void mg_peek_each(const uint64_t *at, unsigned count, unsigned char *to, size_t 
 // unwind.c
 void mg_unwind(struct stack *s);
 void mg_unwind_reset(void);
+void mg_unloaded(void);
 
 // python.c
 void mg_python_init(void);

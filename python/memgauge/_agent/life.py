@@ -198,16 +198,11 @@ class _Requests:
                 return s.deadline + UNWANTED
             detach()
             return monotonic()
-        due, look = torchhook.tick(), state.native and state.native()
-        return due if look is None else look if due is None else min(due, look)
+        return torchhook.tick()
 
     def settings(self, wanted):
         for key, text in wanted.items():
-            if key == "native":
-                from . import native
-                native.begin(text)
-            else:
-                configure(key, text)
+            configure(key, text)
 
 
 def _close_control(s, close):
@@ -306,6 +301,9 @@ def _tell_observer(method):
 
 
 def configure(key, text):
+    if key == "native":
+        from . import native
+        return native.begin(text)
     state.settings.set(key, text)    # ValueError says what is wrong with it
     _tell_observer("settings_changed")
 

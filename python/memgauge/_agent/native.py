@@ -1,6 +1,6 @@
-"""Samples of native memory in a program that runs already (docs/native.md). It loads the library that takes them, has it
-lead the calls of malloc here, has it look at what the program loads later, and has it lead all of them back. One thread
-at a time comes here: the control thread, or one that detaches once that has ended.
+"""Samples of native memory in a program that runs already (docs/native.md). It loads the library that takes them, has
+it lead the calls of malloc to itself, has it look at what the program loads later, and has it lead all of them back.
+One thread at a time comes here: the control thread, or one that detaches once that has ended.
 """
 import gc
 import os
@@ -68,8 +68,8 @@ def _private():
 
 
 def _load(path):
-    """The library's functions by name. They stay, as the library does: each ctypes type is a circle of references that
-    only a garbage collection frees."""
+    """The library's functions by name. They stay, as the library does: each ctypes type is a circle of references
+    that only a garbage collection frees."""
     loaded = persistent.get("native.1", dict)
     if path in loaded:
         return loaded[path]
@@ -82,9 +82,10 @@ def _load(path):
         raise ValueError("native: the library can't be loaded: %s" % error)
     pointer, number = ctypes.c_void_p, ctypes.c_long
     functions = {}
-    for name, of, result, arguments in (("attach", library, ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_double]),
-                                        ("look", library, number, []), ("detach", library, number, []),
-                                        ("exchanged", held, pointer, [pointer]), ("told", held, number, [ctypes.c_int])):
+    for of, name, result, arguments in ((library, "attach", ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_double]),
+                                        (library, "look", number, []), (library, "detach", number, []),
+                                        (held, "exchanged", pointer, [pointer]),
+                                        (held, "told", number, [ctypes.c_int])):
         functions[name] = function = getattr(of, "memgauge_" + name)
         function.restype, function.argtypes = result, arguments
     loaded[path] = functions
@@ -107,8 +108,8 @@ def _exchange(exchanged):
 
 
 def _functions(base):
-    """All objects of a class of C and of those derived from it. One call of C asks for all objects, at 0.1 µs each, and
-    keeps none but these: census/cycles.py says why no other may be held."""
+    """All objects of a class of C and of those derived from it. One call of C asks for all objects, at 0.1 µs each,
+    and keeps none but these: census/cycles.py says why no other may be held."""
     classes, rest = set(), [base]
     while rest:
         cls = rest.pop()
