@@ -26,7 +26,7 @@ def storm():
 def mixed(opened, seed):
     while not stop:
         seed += 1
-        wrong.append(opened.mix(seed, 500))
+        wrong.append(opened.mix(seed, 20_000))
 
 
 def come_and_go(path):
@@ -81,8 +81,8 @@ plain = ctypes.CDLL(None)
 copy = sys.argv[2] + "/copy.so"
 shutil.copy(other, copy)
 mixing = ctypes.CDLL(other)
-threads = [threading.Thread(target=storm) for _ in range(5)]
-threads += [threading.Thread(target=mixed, args=(mixing, 1000 * n)) for n in range(3)]
+threads = [threading.Thread(target=storm) for _ in range(2)]
+threads += [threading.Thread(target=mixed, args=(mixing, 1000 * n)) for n in range(6)]
 threads += [threading.Thread(target=come_and_go, args=(copy,)), threading.Thread(target=forks)]
 assert leading_here() == 0
 for t in threads:

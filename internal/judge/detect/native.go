@@ -129,7 +129,8 @@ var releases = []struct{ module, advice string }{
 func freedBy(f Finding) []string {
 	called, sampled := strings.CutPrefix(f.Holder, nativePrefix)
 	if !sampled {
-		return []string{"start it with memgauge run --native -- …: samples of malloc name the line (docs/native.md)"}
+		return []string{"memgauge attach --native PID samples malloc in it from now on and names the line, run --native from its start " +
+			"(docs/native.md)"}
 	}
 	for _, r := range releases {
 		if strings.Contains(called, r.module) {

@@ -35,6 +35,7 @@ func (a *commands) attachCommand() *cobra.Command {
 		Example: "  memgauge attach 27891\n" +
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
 			"  memgauge attach train.ipynb\n" +
+			"  memgauge attach --native 27891\n" +
 			"  memgauge attach 27891 && memgauge 27891 query \"SELECT * FROM python.steps\"",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
