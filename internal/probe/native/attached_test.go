@@ -24,13 +24,14 @@ func TestAttached(t *testing.T) {
 			dir, environ := sampling(t, 128*units.KiB)
 			other := filepath.Join(dir, "other.so")
 			source := filepath.Join(env.Checkout(), "test", "native", "attached.c")
-			if out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", other, source).CombinedOutput(); err != nil {
+			out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", other, source).CombinedOutput()
+			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			script := filepath.Join(env.Checkout(), "test", "native", "attached.py")
 			c := python.Command(t, "-W", "ignore", script, valueOf(environ, "LD_PRELOAD"), dir,
 				strconv.Itoa(env.Times(5, 1000)), other)
-			if out, err := c.CombinedOutput(); err != nil || string(out) != "ok\n" {
+			if out, err = c.CombinedOutput(); err != nil || string(out) != "ok\n" {
 				t.Fatalf("%v: %s", err, out)
 			}
 			checkAttached(t, dir)

@@ -35,10 +35,11 @@ func (a *commands) nativeCommand() *cobra.Command {
 		Short: "What native code holds, by line: numpy, OpenCV, an extension of one's own",
 		Long: "Lists the native memory (malloc, mmap) of a session that was started with run " +
 			"--native, or attached to with attach --native, by\n" +
-			"the line of the program whose call allocated it: what is held now, and what of it was gained since a quarter of the recorded " +
-			"time. Sizes are estimates from\n" +
-			"samples, with half the width of their 95 % interval. docs/native.md says how they come " +
-			"about, and what is not seen.",
+			"the line of the program whose call allocated it: what is held now, and what of it was gained " +
+			"since a quarter of the recorded\n" +
+			"time. Sizes are estimates from samples, with half the width of their 95 % interval. " +
+			"docs/native.md says how they come about, and\n" +
+			"what is not seen.",
 		Example: "  memgauge run --native -- python train.py\n" +
 			"  memgauge attach --native 27891\n" +
 			"  memgauge native\n" +
@@ -255,8 +256,8 @@ func showUnknown(out io.Writer, unknown []before) (err error) {
 		if at, err := time.Parse(time.RFC3339, since); err == nil {
 			since = at.Local().Format("15:04:05")
 		}
-		_, werr := fmt.Fprintf(out, "process %d: allocated before %s, when samples began: %s, not known by line\n", u.PID,
-			since, units.Bytes(u.Bytes))
+		_, werr := fmt.Fprintf(out, "process %d: allocated before %s, when samples began: %s, not known by line\n",
+			u.PID, since, units.Bytes(u.Bytes))
 		err = errors.Join(err, werr)
 	}
 	return err
