@@ -58,7 +58,7 @@ static struct call {
 	{"brk", mg_brk, &mg_next.brk, false, 0, 0},
 	{"sbrk", mg_sbrk, &mg_next.sbrk, false, 0, 0},
 	{"syscall", mg_syscall, &mg_next_syscall, false, 0, 0},
-	{"dlsym", mg_dlsym, &mg_next.dlsym, false, 0, 0},
+	{"ffi_call", mg_ffi_call, &mg_next.ffi_call, false, 0, 0},
 };
 enum { CALLS = sizeof calls / sizeof *calls, INDISPENSABLE = 4, LONGEST_NAME = 16 };
 
@@ -369,6 +369,8 @@ static bool heap_bound(void) {
 static uint64_t wanted(const struct slot *s, uint64_t value) {
 	const struct call *c = &calls[s->call];
 	int state = state_of(s, value);
+	if (direction == HERE && state == UNBOUND && c->ours == mg_ffi_call)
+		return 0; // of which libffi, nobody knows yet
 	if (direction == HERE)
 		return state == REAL || state == UNBOUND ? (uint64_t)(uintptr_t)c->ours : 0;
 	if (state != OURS)
@@ -600,11 +602,11 @@ static void *in_library(const char *file, const char *name) {
 // ours call.
 static void *find_real(struct call *c, const char *home, Dl_info *info) {
 	void *p = dlsym(RTLD_DEFAULT, c->name);
-	if (!p || defined(p, info))
+	if (p && defined(p, info))
 		return p;
 	c->stand_in = (uintptr_t)p;
-	const char *others[] = {home, "libc.so.6", "libdl.so.2"};
-	for (int i = 0; i < 3; i++)
+	const char *others[] = {home, "libc.so.6", "libdl.so.2", "libffi.so.8", "libffi.so.7", "libffi.so.6"};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		if (others[i] && (p = in_library(others[i], c->name)) && defined(p, info))
 			return p;
 	return NULL;
@@ -692,7 +694,7 @@ VISIBLE const char *memgauge_attach(const char *directory, double interval) {
 
 static long look(void) {
 	enum { SELDOM = 64 };
-	static unsigned calm, pause; // looks without news, and so many until the next walk
+	static unsigned calm, pause = 1; // looks without news, and so many until the next walk
 	bool news = false;
 	if (!attached || !mg_on())
 		return 0;
@@ -739,15 +741,6 @@ VISIBLE long memgauge_detach(void) {
 	}
 	__atomic_store_n(&asked, 0, __ATOMIC_RELEASE);
 	return not_all;
-}
-
-// memgauge_exchanged gives for the address of a real function ours, while samples are taken, and for ours the real one when
-// none are.
-VISIBLE void *memgauge_exchanged(void *function) {
-	for (int i = 0; i < CALLS && !mg_on(); i++)
-		if (function == calls[i].ours && calls[i].real)
-			return (void *)calls[i].real;
-	return mg_instead(function);
 }
 
 // memgauge_told: 0 slots that lead here since the last walk, 1 objects whose calls others have, 2 bytes of our own.

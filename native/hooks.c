@@ -389,12 +389,9 @@ __asm__(".text\n.p2align 4\n.globl mg_syscall\n.hidden mg_syscall\n.type mg_sysc
 	".cfi_endproc\n.size mg_syscall, .-mg_syscall\n");
 #endif
 
-// mg_dlsym hands ours out in place of what calls are led from: ctypes calls what it has found by its address. Whoever
-// asks for the next one is known by the place that the call returns to: such a call is left as it is, by a jump.
-HOT void *mg_dlsym(void *handle, const char *name) {
-	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT)
-		return mg_next.dlsym(handle, name);
-	return mg_instead(mg_next.dlsym(handle, name));
+// mg_ffi_call stands for the function by which ctypes calls what it has found by its address, whenever that was.
+HOT void mg_ffi_call(void *cif, void *function, void *result, void **arguments) {
+	mg_next.ffi_call(cif, mg_instead(function), result, arguments);
 }
 
 __attribute__((constructor)) static void begin(void) {

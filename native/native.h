@@ -63,7 +63,7 @@ struct functions {
 	// only where calls were led here
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
-	void *(*dlsym)(void *, const char *);
+	void (*ffi_call)(void *, void *, void *, void **);
 };
 extern struct functions mg_next;
 extern long (*mg_next_syscall)(long, ...);
@@ -84,7 +84,7 @@ void *mg_mremap(void *, size_t, size_t, int, ...);
 int mg_brk(void *);
 void *mg_sbrk(intptr_t);
 long mg_syscall(long, ...);
-void *mg_dlsym(void *, const char *);
+void mg_ffi_call(void *, void *, void *, void **);
 void mg_find_allocator(void);
 
 // got.c

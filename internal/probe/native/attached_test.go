@@ -52,9 +52,9 @@ func checkAttached(t *testing.T, dir string) {
 		switch {
 		case strings.HasSuffix(row.Site, "attached.py:77"):
 			held[row.PID] += row.Bytes
-		case strings.HasSuffix(row.Site, "attached.py:119"):
+		case strings.HasSuffix(row.Site, "attached.py:118"):
 			raw += row.Bytes
-		case strings.HasSuffix(row.Site, "attached.py:115") && row.Called == "keep (late.so)":
+		case strings.HasSuffix(row.Site, "attached.py:116") && row.Called == "keep (late.so)":
 			late += row.Bytes
 		}
 	}

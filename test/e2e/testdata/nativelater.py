@@ -1,5 +1,5 @@
-"""Leaks native memory by ctypes, by numpy where it is there, and by a library that it opens late, until a file is there:
-nativelater.py LIBRARY STOP. Its functions of C were looked up before anybody attached."""
+"""Leaks native memory by ctypes, by numpy where it is there, and by a library that it opens late, until a file is
+there: nativelater.py LIBRARY STOP. Its functions of C were looked up before anybody attached."""
 import ctypes
 import os
 import sys
