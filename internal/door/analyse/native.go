@@ -62,7 +62,7 @@ func (l *loader) unsampled() error {
  WHERE name = 'native' GROUP BY pid`
 	return l.all(sql, func(v []any) {
 		if p := l.processes[integer[int32](v[0])]; p != nil {
-			p.Unsampled = fmt.Sprintf("samples began at %s: %s of private memory that it had then are not known by line",
+			p.Unsampled = fmt.Sprintf("samples began at %s: %s of private memory from before are not known by line",
 				word(v[1]), units.Bytes(number(v[2])))
 		}
 	})
