@@ -6,6 +6,7 @@
 // unwind.c   the C stack, by .eh_frame; which files are mapped where
 // python.c   the Python stack
 // peek.c     reads memory that may not be there
+// got.c      leads the calls of a process that runs already to the functions of hooks.c, and back
 #ifndef MEMGAUGE_NATIVE_H
 #define MEMGAUGE_NATIVE_H
 
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define HOT __attribute__((hot))
 #define COLD __attribute__((cold, noinline))
@@ -46,6 +48,51 @@ static inline bool mg_maybe(const void *p) {
 // Kinds of samples.
 enum { KIND_HEAP, KIND_MAP };
 
+// functions are those that ours stand for, as the next library has them.
+struct functions {
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void (*free)(void *);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	int (*munmap)(void *, size_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	// only where calls were led here
+	int (*brk)(void *);
+	void *(*sbrk)(intptr_t);
+	void (*ffi_call)(void *, void *, void *, void **);
+};
+extern struct functions mg_next;
+extern long (*mg_next_syscall)(long, ...);
+
+// hooks.c
+void *mg_malloc(size_t);
+void *mg_calloc(size_t, size_t);
+void *mg_realloc(void *, size_t);
+void *mg_memalign(size_t, size_t);
+void *mg_aligned_alloc(size_t, size_t);
+int mg_posix_memalign(void **, size_t, size_t);
+void *mg_valloc(size_t);
+void mg_free(void *);
+void *mg_mmap(void *, size_t, int, int, int, off_t);
+void *mg_mmap64(void *, size_t, int, int, int, off_t);
+int mg_munmap(void *, size_t);
+void *mg_mremap(void *, size_t, size_t, int, ...);
+int mg_brk(void *);
+void *mg_sbrk(intptr_t);
+long mg_syscall(long, ...);
+void mg_ffi_call(void *, void *, void *, void **);
+void mg_find_allocator(void);
+
+// got.c
+void mg_got_before_fork(void);
+void mg_got_after_fork(void);
+void mg_got_in_child(void);
+void *mg_instead(void *function); // ours for one that calls are led from; itself for any other
+
 // saved is a sample that was taken out of the table and may come back.
 struct saved {
 	uint64_t size, time;
@@ -67,6 +114,10 @@ double mg_pace(uint64_t measured, uint64_t now); // under the table's lock
 
 // table.c
 void mg_init(void);
+const char *mg_open(const char *to, double bytes); // NULL, or why not
+void mg_switch_on(void);
+void mg_close(void);
+size_t mg_own_bytes(void);
 bool mg_on(void);
 int mg_pid(void);
 void mg_record(void *p, size_t size, double interval, int kind, uint32_t site);
@@ -102,6 +153,7 @@ void mg_peek_each(const uint64_t *at, unsigned count, unsigned char *to, size_t 
 // unwind.c
 void mg_unwind(struct stack *s);
 void mg_unwind_reset(void);
+void mg_unloaded(void);
 
 // python.c
 void mg_python_init(void);

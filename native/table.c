@@ -28,7 +28,7 @@ enum {
 #define CODES_SIZE ((uint64_t)8 << 20)
 #define MODULES_SIZE ((uint64_t)256 << 10)
 
-enum { STATE_LIVE = 1, STATE_ENDING = 2 };
+enum { STATE_LIVE = 1, STATE_ENDING = 2 }; // ending: nothing changes any more
 
 struct header {
 	char magic[8];
@@ -629,17 +629,19 @@ void mg_put_back(void *p, const struct saved *was) {
 // The thread that forks does not take the lock. Handlers of forks are called in reverse order, and an allocator's comes after
 // ours: it waits for its own lock, whose holder may map memory and so wait for ours. Until the child is told, the thread's
 // blocks are let pass, since another thread may have held the lock when the process was copied.
-static void before_fork(void) { mg_thread.inside = true; }
+static void before_fork(void) {
+	mg_got_before_fork();
+	mg_thread.inside = true;
+}
 
-static void after_fork(void) { mg_thread.inside = false; }
+static void after_fork(void) {
+	mg_got_after_fork();
+	mg_thread.inside = false;
+}
 
-// The child's blocks are copies of its parent's: it begins with a table of its own, which is made at its first sample. All that
-// another thread was changing when the process was copied is put back to its beginning, here and by mg_unwind_reset.
-static void in_child(void) {
-	lock_word = 0;
-	owner = (pid_t)syscall(SYS_getpid);
-	mg_peek_end();
-	mg_python_forked();
+// drop_table forgets the file with its samples. All that another thread was changing when the process was copied is put
+// back to its beginning, here and by mg_unwind_reset.
+static void drop_table(void) {
 	head = NULL;
 	if (file) {
 		syscall(SYS_munmap, file, file_size);
@@ -650,6 +652,16 @@ static void in_child(void) {
 	if (ix)
 		syscall(SYS_madvise, ix, sizeof *ix, MADV_DONTNEED);
 	memset(grown, 0, sizeof grown);
+}
+
+// The child's blocks are copies of its parent's: it begins with a table of its own, which is made at its first sample.
+static void in_child(void) {
+	lock_word = 0;
+	owner = (pid_t)syscall(SYS_getpid);
+	mg_peek_end();
+	mg_python_forked();
+	drop_table();
+	mg_got_in_child();
 	mg_thread.inside = false;
 }
 
@@ -660,20 +672,65 @@ static double read_interval(const char *s) {
 	return v;
 }
 
-// mg_init runs before the program does. Only Pythons are sampled: the shells and compilers of a job are not.
-void mg_init(void) {
-	const char *dir = getenv("MEMGAUGE_NATIVE_DIR");
-	base = read_interval(getenv("MEMGAUGE_NATIVE"));
-	if (!dir || base < 1024 || strlen(dir) >= sizeof directory || getenv("MEMGAUGE_DISABLE"))
-		return;
+// prepare is what both ways to begin need. Only Pythons are sampled: the shells and compilers of a job are not.
+static const char *prepare(const char *dir, double bytes) {
+	static bool hooked;
+	if (strlen(dir) >= sizeof directory || bytes < 1024)
+		return "the directory's name is too long";
 	mg_python_init();
 	if (!mg_python_here())
-		return;
+		return "the interpreter's symbols are not to be seen";
 	strcpy(directory, dir);
+	base = bytes;
 	owner = (pid_t)syscall(SYS_getpid);
 	mg_pace_init(base);
-	if (pthread_atfork(before_fork, after_fork, in_child))
+	if (!hooked && pthread_atfork(before_fork, after_fork, in_child))
+		return "no room for a handler of forks";
+	hooked = true;
+	return NULL;
+}
+
+// mg_init runs before the program does.
+void mg_init(void) {
+	const char *dir = getenv("MEMGAUGE_NATIVE_DIR");
+	if (!dir || getenv("MEMGAUGE_DISABLE") || prepare(dir, read_interval(getenv("MEMGAUGE_NATIVE"))))
 		return;
 	mg_thread.left = 0; // blocks before this were let pass
 	__atomic_store_n(&on, 1, __ATOMIC_RELAXED);
 }
+
+// mg_open makes the table of a process that runs already; samples come when mg_switch_on is called.
+const char *mg_open(const char *to, double bytes) {
+	uint64_t signals;
+	const char *why = prepare(to, bytes);
+	if (why)
+		return why;
+	if (!enter(&signals))
+		return "the thread is in a sample";
+	drop_table();
+	mg_unwind_reset();
+	if (!open_table())
+		why = "no file for the samples can be made (a full disk, or a limit)";
+	leave(&signals);
+	return why;
+}
+
+void mg_switch_on(void) {
+	mg_thread.left = 0;
+	__atomic_store_n(&on, 1, __ATOMIC_RELAXED);
+}
+
+// mg_close ends it: what the file has stays.
+void mg_close(void) {
+	uint64_t signals;
+	__atomic_store_n(&on, 0, __ATOMIC_RELAXED);
+	if (!enter(&signals))
+		return;
+	if (head)
+		head->state = STATE_ENDING;
+	drop_table();
+	leave(&signals);
+}
+
+// mg_own_bytes is what a table takes of this process's own memory, at most.
+size_t mg_own_bytes(void) { return sizeof *ix + sizeof *stack; }

@@ -43,7 +43,9 @@ enum { RULES = 4096, MODULES = 1024 };
 static struct rule rules[RULES];
 static struct module {
 	uint64_t low, high, bias, table; // table: .eh_frame_hdr in memory
+	uint64_t inode;
 } modules[MODULES];
+static int unloaded; // some module, since the maps were read
 static uint32_t module_count;
 static uint64_t next_look; // ns: no sooner are the maps read again
 
@@ -90,10 +92,10 @@ static bool parse(const char *s, struct line *l) {
 	return true;
 }
 
-static bool known(uint64_t low) {
-	for (uint32_t i = 0; i < module_count; i++)
-		if (modules[i].low == low)
-			return true;
+static bool known(const struct module *m) {
+	for (uint32_t i = module_count; i-- > 0;)
+		if (modules[i].low == m->low)
+			return modules[i].high == m->high && modules[i].inode == m->inode;
 	return false;
 }
 
@@ -142,7 +144,7 @@ static struct {
 } building;
 
 static void finish_module(void) {
-	if (building.m.low && building.exec && !known(building.m.low))
+	if (building.m.low && building.exec && !known(&building.m))
 		add_module(&building.m, building.path);
 	building.m.low = 0;
 }
@@ -161,7 +163,7 @@ static void one_line(const char *text) {
 	finish_module();
 	if (l.path[0] != '/' || l.offset || strlen(l.path) >= sizeof building.path)
 		return;
-	building.m = (struct module){.low = l.low, .high = l.high};
+	building.m = (struct module){.low = l.low, .high = l.high, .inode = l.inode};
 	building.exec = l.exec == 'x';
 	building.inode = l.inode;
 	strcpy(building.path, l.path);
@@ -647,6 +649,9 @@ static bool step(struct registers *g, const struct rule *r) {
 		"str x9, [%0, #248]\n\tadr x9, .\n\tstr x9, [%0, #256]" : : "r"((g)->r) : "x9", "memory")
 #endif
 
+// mg_unloaded: another module may lie where one was. From any thread.
+void mg_unloaded(void) { __atomic_store_n(&unloaded, 1, __ATOMIC_RELAXED); }
+
 void mg_unwind_reset(void) {
 	module_count = 0;
 	next_look = 0;
@@ -663,6 +668,10 @@ void mg_unwind(struct stack *s) {
 	memset(&g, 0, sizeof g);
 	HERE(&g);
 	s->c = 0;
+	if (UNLIKELY(__atomic_exchange_n(&unloaded, 0, __ATOMIC_RELAXED))) {
+		memset(rules, 0, sizeof rules);
+		read_modules();
+	}
 	ours = module_of(g.pc);
 	uint64_t low = ours ? ours->low : 0, high = ours ? ours->high : 0;
 	for (int i = 0; i < MAX_C + 8 && s->c < MAX_C; i++) {

@@ -3,6 +3,7 @@ package analyse
 import (
 	"fmt"
 
+	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
@@ -25,6 +26,9 @@ func (l *loader) native() error {
  FROM moments m JOIN lines l USING (pid)
  LEFT JOIN held h ON h.pid = m.pid AND h.ts = m.ts AND h.site = l.site AND h.called = l.called
  ORDER BY m.pid, l.site, l.called, m.ts`
+	if err := l.unsampled(); err != nil {
+		return err
+	}
 	type series struct {
 		pid          int32
 		site, called string
@@ -50,4 +54,16 @@ func (l *loader) native() error {
 		}
 	}
 	return err
+}
+
+// unsampled reads what was allocated before samples began, in processes that were attached to.
+func (l *loader) unsampled() error {
+	const sql = `SELECT pid, strftime(max(ts), '%H:%M:%S UTC'), arg_max(a, ts)::DOUBLE FROM memgauge.events
+ WHERE name = 'native' GROUP BY pid`
+	return l.all(sql, func(v []any) {
+		if p := l.processes[integer[int32](v[0])]; p != nil {
+			p.Unsampled = fmt.Sprintf("samples began at %s: %s of private memory from before are not known by line",
+				word(v[1]), units.Bytes(number(v[2])))
+		}
+	})
 }

@@ -24,17 +24,21 @@ const (
 // natives reads the samples of native memory that a session's processes leave in files.
 type natives struct {
 	mu     sync.Mutex
-	s      *session.Session
-	reader *native.Reader // nil where there are none to read
-	knows  bool           // the stacks that an earlier process of ours has stored
+	s      *session.Session // nil where none are read
+	reader *native.Reader   // nil where there are none to read
+	knows  bool             // the stacks that an earlier process of ours has stored
 	last   time.Time
 	took   time.Duration
 }
 
-func (n *natives) open(s *session.Session) {
-	if _, err := os.Stat(s.Native()); err == nil {
-		n.s, n.reader = s, native.NewReader(s.Native())
+// openLocked says whether there are any. They may come late: an attach can ask for them in a session that runs.
+func (n *natives) openLocked() bool {
+	if n.reader == nil && n.s != nil {
+		if _, err := os.Stat(n.s.Native()); err == nil {
+			n.reader = native.NewReader(n.s.Native())
+		}
 	}
+	return n.reader != nil
 }
 
 func (n *natives) close() error {
@@ -48,11 +52,11 @@ func (n *natives) close() error {
 
 // pause is the time between two looks that nobody asked for.
 func (n *natives) pause() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.reader == nil {
 		return 0
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	pause := min(max(time.Since(n.s.Meta.Started)/nativeSparse, nativeOften), nativeSeldom)
 	return max(pause, nativeShare*n.took)
 }
@@ -61,11 +65,11 @@ func (n *natives) pause() time.Duration {
 // are gone are removed once they are stored.
 func (o *Owner) lookNative(ctx context.Context, rest time.Duration) error {
 	n := &o.natives
-	if n.reader == nil {
-		return nil
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.openLocked() {
+		return nil
+	}
 	begin := time.Now()
 	if begin.Sub(n.last) < rest {
 		return nil

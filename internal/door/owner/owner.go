@@ -54,7 +54,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 	}
 	if !readOnly {
 		o.rings = ingest.New(s.Rings(), sink{&o.base}, ingest.Options{Alive: s.Alive, Seen: o.seen, Rests: o.Rests})
-		o.natives.open(s)
+		o.natives.s = s
 	}
 	return o, nil
 }

@@ -109,5 +109,18 @@ func NativeOff(from, to NativeMoment) Of[NativeScatter] {
 const NativeFrames Of[NativeFrame] = `SELECT stack, 0 AS bytes, func, coalesce(file, '') AS file,
  coalesce(lineno, 0) AS lineno FROM native.stacks ORDER BY stack, depth`
 
+// NativeBefore is what a process had allocated before its samples began, where they did not begin with it.
+type NativeBefore struct {
+	PID   int32  `json:"pid"`
+	Since string `json:"since"`
+	Bytes int64  `json:"bytes"` // of private memory
+	Own   int64  `json:"own"`   // what samples take of the process's memory, at most
+}
+
+// NativeUnknown lists it, by the last attach of each process.
+const NativeUnknown Of[NativeBefore] = `SELECT pid, strftime(max(ts), '%Y-%m-%dT%H:%M:%SZ') AS since,
+ arg_max(a, ts)::BIGINT AS bytes, arg_max(b, ts)::BIGINT AS own
+ FROM memgauge.events WHERE name = 'native' GROUP BY pid ORDER BY pid`
+
 // NativeReadings counts them.
 const NativeReadings Of[Number] = "SELECT count(*) AS n FROM native.live"

@@ -23,6 +23,7 @@ type AttachOptions struct {
 	PID      int
 	Children bool   // the Python processes that descend from PID too
 	Timeout  string // how long to wait for a way into a process, such as "10s"
+	Native   string // sample native memory, once in so many bytes, such as "512KiB"; "" for not at all
 	Force    bool   // enter also where a seccomp filter may kill the process
 	Within   Within // the process asks for it itself; nil if not
 }
@@ -35,6 +36,7 @@ type Attached struct {
 	Session   Ref
 	Observed  bool // it was observed already: nothing was done, only the session's name is known
 	Processes []Entered
+	Native    bool    // native memory is sampled from now on
 	Failed    []error // of further Python processes, which are not observed
 	NoKeeper  error   // why no collector was started, nil if one was; the next command that needs one tries again
 }
@@ -59,11 +61,16 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 	if err != nil {
 		return Attached{}, err
 	}
+	interval, err := nativeInterval("attach", o.Native)
+	if err != nil {
+		return Attached{}, err
+	}
+	j := attaching{settings: settings, entry: attach.Options{Timeout: timeout, Force: o.Force}, within: o.Within,
+		native: sampling{interval: interval, force: o.Force}}
 	if s, err := session.Observed(o.PID); err == nil && !o.Children {
-		return observedIn(s.Meta.Name), nil
+		return j.already(ctx, s, o.PID)
 	}
 	o.noteHome()
-	j := attaching{settings: settings, entry: attach.Options{Timeout: timeout, Force: o.Force}, within: o.Within}
 	if err := j.begin(o, int64(maxDisk)); err != nil {
 		return Attached{}, fmt.Errorf("attach: %w", err)
 	}
@@ -71,7 +78,7 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 	if len(j.entered) == 0 {
 		return j.undo(err)
 	}
-	return Attached{Session: refTo(j.session), Processes: j.entered, Failed: j.failures,
+	return Attached{Session: refTo(j.session), Processes: j.entered, Native: interval > 0, Failed: j.failures,
 		NoKeeper: keeper.Spawn(j.session)}, nil
 }
 
@@ -96,10 +103,25 @@ type attaching struct {
 	settings agent.Options
 	entry    attach.Options
 	within   Within // nil: by attach
+	native   sampling
 	session  *session.Session
 	entered  []Entered
 	failures []error // of processes beside the first
 	observed string  // runtime directory, without its path, of an agent whose session can't be seen from here
+}
+
+// already is the result for a process that is observed: its native memory may be sampled from now on.
+func (j *attaching) already(ctx context.Context, s *session.Session, pid int) (Attached, error) {
+	err := j.native.admit(s, pid)
+	if err == nil {
+		err = j.native.begin(ctx, s, pid)
+	}
+	if err != nil {
+		return Attached{}, fmt.Errorf("attach %w", err)
+	}
+	done := observedIn(s.Meta.Name)
+	done.Native = j.native.interval > 0
+	return done, nil
 }
 
 // begin makes the session.
@@ -164,6 +186,9 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	if err != nil {
 		return fmt.Errorf("process %d: %w", pid, attach.ErrNoProcess)
 	}
+	if err := j.native.admit(j.session, pid); err != nil {
+		return err
+	}
 	r := agent.Request{Options: j.settings, PID: pid, Start: start}
 	if sees(pid, j.session.Runtime()) {
 		r.Runtime, r.Folder = j.session.Runtime(), agentFolder(pid)
@@ -185,6 +210,9 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 			FD: reply.Door}); err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
+	}
+	if err := j.native.begin(ctx, j.session, pid); err != nil {
+		return errors.Join(err, leave(ctx, j.session, pid))
 	}
 	j.entered = append(j.entered, Entered{PID: pid, Python: result.Python, Way: string(result.Way),
 		Doing: result.Doing, Stopped: result.Stopped})

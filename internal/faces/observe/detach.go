@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
-	"github.com/memgauge/memgauge/internal/probe/agent"
 	"github.com/memgauge/memgauge/internal/probe/proc"
 	"github.com/memgauge/memgauge/internal/record/session"
 )
@@ -73,12 +71,7 @@ func (o DetachOptions) leaveAll(ctx context.Context, pids []int, timeout time.Du
 
 // leave has the agent remove itself from one process.
 func leave(ctx context.Context, s *session.Session, pid int) error {
-	processes := s.Processes()
-	i := slices.IndexFunc(processes, func(p session.Process) bool { return p.PID == pid && p.Alive })
-	if i < 0 {
-		return errors.New("it has ended")
-	}
-	c, err := agent.Dial(ctx, processes[i].Socket)
+	c, err := dialIn(ctx, s, pid)
 	if err == nil {
 		defer c.Close()
 		err = c.Detach(ctx)

@@ -75,7 +75,7 @@ func (o RunOptions) check() (plan, error) {
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		return p, wrongOption("run: --interval %s: not between 100ms and 1m", o.Interval)
 	}
-	if p.native, err = o.nativeInterval(); err != nil {
+	if p.native, err = nativeInterval("run", o.Native); err != nil {
 		return p, err
 	}
 	if p.guard = o.policy; p.guard == nil {

@@ -5,7 +5,8 @@ import "github.com/memgauge/memgauge/internal/formats/model"
 var _ = describe(func(r *model.NativeLive) *Table {
 	return &Table{
 		View: "native.live", Store: "native_live", Order: 65, Since: 8,
-		Doc:  "native memory that was held at a moment, by stack, estimated from samples (run --native)",
+		Doc: "native memory that was held at a moment, by stack, estimated from samples (run --native, " +
+			"attach --native)",
 		Rows: func(b *model.Batch) any { return &b.NativeLive },
 		Thin: &Thin{By: "pid, stack", Seconds: ThinSeconds, Keep: []string{"arg_max(rowid, ts)"}},
 		Columns: columns(

@@ -77,6 +77,7 @@ type Process struct {
 	Full            float64          // full garbage collections seen
 	Bounds          map[string]Bound // of containers, by holder
 	Native          []NativeSeries   // by line, where native memory was sampled
+	Unsampled       string           // what is not in them, where samples began late
 
 	trails *trails // of Objects, once they are needed
 }

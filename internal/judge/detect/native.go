@@ -87,6 +87,9 @@ func (p Process) nativeLine(f *Finding) bool {
 	}
 	f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, %s holds %s more each %s",
 		best.Called, best.where(), units.Bytes(math.Round(most)), f.Unit()))
+	if p.Unsampled != "" {
+		f.Evidence = append(f.Evidence, p.Unsampled)
+	}
 	return true
 }
 
@@ -129,7 +132,8 @@ var releases = []struct{ module, advice string }{
 func freedBy(f Finding) []string {
 	called, sampled := strings.CutPrefix(f.Holder, nativePrefix)
 	if !sampled {
-		return []string{"start it with memgauge run --native -- …: samples of malloc name the line (docs/native.md)"}
+		return []string{"memgauge attach --native PID samples malloc in it from now on and names the line, " +
+			"run --native from its start (docs/native.md)"}
 	}
 	for _, r := range releases {
 		if strings.Contains(called, r.module) {

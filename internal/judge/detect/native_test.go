@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,12 +42,14 @@ func TestNoPython(t *testing.T) {
 		s.Held.Bytes = append(s.Held.Bytes, 1e6+600*float64(i))
 	}
 	p.Native = []NativeSeries{s}
+	p.Unsampled = "samples began late"
 	f := Finding{Memory: Heap}
 	f.Rate = 1000
 	p.attribute(&f, nil)
 	p.nativeSite(&f)
 	if f.Site != "" || f.Holder != "native code: grow (libworker.so)" || f.Class != NativeHeap ||
-		!strings.Contains(strings.Join(f.Evidence, "; "), "runs no Python, so no line") {
+		!strings.Contains(strings.Join(f.Evidence, "; "), "runs no Python, so no line") ||
+		!slices.Contains(f.Evidence, p.Unsampled) {
 		t.Errorf("%q %q %s %q", f.Site, f.Holder, f.Class, f.Evidence)
 	}
 }

@@ -42,6 +42,23 @@ func (t *Target) askSeccomp() (string, error) {
 	return "", filtered("one may kill it for what attaching needs: mmap of code, a thread, sockets")
 }
 
+// Unfiltered refuses a process that has seccomp filters of its own: one may kill it for what the agent is asked to do
+// beyond attaching. The filters that it shares with us are its container's.
+func Unfiltered(pid int) error {
+	mine, err := readStatus("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read our own status: %w", err)
+	}
+	s, err := readStatus(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ErrNoProcess
+	}
+	if s.filters < 0 || s.filters > mine.filters {
+		return filtered("one may kill it for process_vm_readv, by which it would read its own memory")
+	}
+	return nil
+}
+
 func filtered(why string) error {
 	return remedy.Add(fmt.Errorf("%w (seccomp): %s", ErrFiltered, why),
 		"start it with memgauge run, or, in a container whose filters refuse and don't kill, attach from inside of it "+

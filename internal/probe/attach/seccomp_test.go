@@ -54,6 +54,9 @@ func TestSeccompForced(t *testing.T) {
 		fmt.Sprint(unix.SYS_LISTEN))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	if err := Unfiltered(p.Process.Pid); !errors.Is(err, ErrFiltered) || remedy.Of(err) == "" {
+		t.Errorf("it has filters of its own: %v", err)
+	}
 	r, err := Inject(ctx, p.Process.Pid, "result = 'here'", Options{Force: true, Timeout: time.Minute})
 	if err != nil || r.Value != "here" {
 		t.Errorf("%+v, %v", r, err)

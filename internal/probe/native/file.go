@@ -21,6 +21,8 @@ const (
 	maxFile    = 64 << 20 // the library makes 20 MB; areas of a file that says more are not read
 	maxPython  = 96       // frames of a stack, as native.h has them
 	maxC       = 48
+
+	stateEnding = 2
 )
 
 // ErrCorrupt means that a file is not what the library writes.

@@ -77,10 +77,11 @@ func (r *Reader) Forget() {
 	}
 }
 
-// Sweep removes the files of processes that are gone, as they were read last.
+// Sweep removes the files of processes that are gone, and those to which nothing comes any more, as they were read
+// last.
 func (r *Reader) Sweep(alive func(pid int, start uint64) bool) {
 	for name, f := range r.files {
-		if alive(f.PID, f.Start) || f.read() != nil || f.changed != r.seen[name] {
+		if f.read() != nil || f.changed != r.seen[name] || f.State != stateEnding && alive(f.PID, f.Start) {
 			continue
 		}
 		f.Close()

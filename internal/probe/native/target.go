@@ -1,9 +1,12 @@
 package native
 
 import (
+	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,7 +20,7 @@ import (
 // program where it does not stand first, and has malloc for itself where it does.
 func Refuse(command, preloaded string) error {
 	for _, entry := range entries(preloaded) {
-		for _, name := range []string{"libasan.", "libtsan.", "liblsan.", "libclang_rt."} {
+		for _, name := range sanitizers {
 			if strings.HasPrefix(filepath.Base(entry), name) {
 				return remedy.Add(
 					fmt.Errorf("native memory: LD_PRELOAD has %s, a sanitizer with a malloc of its own", entry),
@@ -44,6 +47,42 @@ func Refuse(command, preloaded string) error {
 	}
 	return nil
 }
+
+// RefuseRunning says why a process that runs can't be sampled. What is linked statically has no linker that could load
+// the library, and calls no function by an address that could be another's.
+func RefuseRunning(pid int) error {
+	f, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return nil // the attach says why it can't be entered
+	}
+	defer f.Close()
+	linker := linkerOf(f)
+	switch {
+	case linker == "":
+		return remedy.Add(errors.New("its program is linked statically, so no library can be loaded into it"),
+			"use a Python that is linked with glibc dynamically, or attach without --native")
+	case strings.HasPrefix(filepath.Base(linker), "ld-musl"):
+		return remedy.Add(fmt.Errorf("it is linked with musl (%s); the library that samples needs glibc", linker),
+			"use a Python that is linked with glibc, or attach without --native")
+	case f.Machine != machine[runtime.GOARCH]:
+		return remedy.Add(fmt.Errorf("it is built for %s, and the library that samples for %s", machineName(f.Machine),
+			machineName(machine[runtime.GOARCH])), "attach without --native")
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil
+	}
+	for _, name := range sanitizers {
+		if bytes.Contains(maps, []byte("/"+name)) {
+			return remedy.Add(fmt.Errorf("it runs with a sanitizer (%s), which has a malloc of its own", name),
+				"attach without --native")
+		}
+	}
+	return nil
+}
+
+// sanitizers begin the names of their libraries.
+var sanitizers = []string{"libasan.", "libtsan.", "liblsan.", "libclang_rt."}
 
 var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 

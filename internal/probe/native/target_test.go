@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // program64 is an ELF file that asks for a dynamic linker, or for none.
@@ -70,5 +74,56 @@ func TestRefuse(t *testing.T) {
 	err := Refuse(script, "/lib/a.so /usr/lib/libasan.so.8")
 	if err == nil || !strings.Contains(err.Error(), "libasan.so.8") {
 		t.Errorf("a sanitizer: %v", err)
+	}
+}
+
+// waiting says that a program sleeps in its main function: it is loaded then.
+func waiting(pid int) bool {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+	call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+	return bytes.HasPrefix(call, []byte("34 ")) || bytes.Contains(name, []byte("pause"))
+}
+
+// TestRefuseRunning: what can't be sampled while it runs is refused before anything is done to it, with what helps.
+func TestRefuseRunning(t *testing.T) {
+	env.Program(t, "cc")
+	dir := t.TempDir()
+	source := filepath.Join(dir, "waits.c")
+	err := os.WriteFile(source, []byte("#include <unistd.h>\nint main(void) { return pause(); }\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile := func(name string, flags ...string) string {
+		out := filepath.Join(dir, name)
+		if text, err := exec.Command("cc", append(flags, "-o", out, source)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return out
+	}
+	sanitizer := compile("libasan.so.9", "-shared", "-fPIC")
+	for _, c := range []struct{ program, preload, want string }{
+		{compile("plain"), "", ""},
+		{compile("fixed", "-no-pie"), "", ""},
+		{compile("static", "-static"), "", "linked statically"},
+		{compile("staticpie", "-static-pie"), "", "linked statically"},
+		{compile("sanitized"), sanitizer, "a sanitizer (libasan.)"},
+	} {
+		cmd := exec.Command(c.program)
+		cmd.Env = []string{"LD_PRELOAD=" + c.preload}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); !waiting(cmd.Process.Pid) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		err := RefuseRunning(cmd.Process.Pid)
+		fine := err == nil
+		if fine != (c.want == "") || !fine && (!strings.Contains(err.Error(), c.want) || remedy.Of(err) == "") {
+			t.Errorf("%s: %v; hint %q", c.program, err, remedy.Of(err))
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
 	}
 }

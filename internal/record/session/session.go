@@ -210,7 +210,12 @@ func (s *Session) Rings() string { return filepath.Join(s.Runtime(), ringsDir) }
 func (s *Session) Native() string { return filepath.Join(s.Runtime(), nativeDir) }
 
 // MakeNative makes that directory.
-func (s *Session) MakeNative() error { return mkdir(s.Native()) }
+func (s *Session) MakeNative() error {
+	if err := mkdir(s.Native()); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // it was asked for before
+}
 
 // Socket is the path of the collector's socket.
 func (s *Session) Socket() string { return filepath.Join(s.Runtime(), socket) }

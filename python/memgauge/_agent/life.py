@@ -302,6 +302,9 @@ def _tell_observer(method):
 
 
 def configure(key, text):
+    if key == "native":
+        from . import native
+        return native.begin(text)
     state.settings.set(key, text)    # ValueError says what is wrong with it
     _tell_observer("settings_changed")
 
@@ -324,6 +327,7 @@ def detach():
         _tell("observe.observer", "uninstall")
         _tell("evaluate.moment", "retire")
         _tell("mainthread", "retire")
+        _tell("native", "end")
     except Exception:
         state.error("detach")
     state.event("detach")

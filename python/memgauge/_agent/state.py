@@ -76,6 +76,7 @@ guard = None        # what acts by a policy at the ends of steps (guard/engine.p
 guard_hooks = None  # what the program has told it, maybe before it is there (guard/hooks.py)
 make_guard = None   # called when the first step has ended, where there is a policy
 evals = set()       # idents of the threads that run clients' code, or wait to (evaluate/moment.py)
+native = None       # looks at what the program has loaded, while its native memory is sampled (native.py)
 sigmask = None      # the signals blocked where we started: what a thread that runs the user's code should have
 at_exit = None      # what is to be called as the process ends
 

@@ -28,7 +28,7 @@ func (a *commands) connect(ctx context.Context) (session, error) {
 	n, err := ask(ctx, s, questions.NativeReadings)
 	if err == nil && (len(n) == 0 || n[0].N == nil || *n[0].N == 0) {
 		err = remedy.Add(errors.New("this session has no samples of native memory"),
-			"start the training with memgauge run --native -- …")
+			"start the training with memgauge run --native -- …, or memgauge attach --native PID where it runs")
 	}
 	if err != nil {
 		s.Close()

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/term"
+	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -32,12 +34,14 @@ func (a *commands) nativeCommand() *cobra.Command {
 		Use:   "native",
 		Short: "What native code holds, by line: numpy, OpenCV, an extension of one's own",
 		Long: "Lists the native memory (malloc, mmap) of a session that was started with run " +
-			"--native, by the line of the program whose call\n" +
-			"allocated it: what is held now, and what of it was gained since a quarter of the recorded " +
-			"time. Sizes are estimates from\n" +
-			"samples, with half the width of their 95 % interval. docs/native.md says how they come " +
-			"about, and what is not seen.",
+			"--native, or attached to with attach --native, by\n" +
+			"the line of the program whose call allocated it: what is held now, and what of it was gained " +
+			"since a quarter of the recorded\n" +
+			"time. Sizes are estimates from samples, with half the width of their 95 % interval. " +
+			"docs/native.md says how they come about, and\n" +
+			"what is not seen.",
 		Example: "  memgauge run --native -- python train.py\n" +
+			"  memgauge attach --native 27891\n" +
 			"  memgauge native\n" +
 			"  memgauge native flame --at growth -o leak.html\n" +
 			"  memgauge native diff --from 60s --to now",
@@ -187,12 +191,16 @@ func byGrowth(list []change) {
 
 func absolute(n int64) int64 { return max(n, -n) }
 
+// before is what was allocated before samples began.
+type before = questions.NativeBefore
+
 // document is that of --json.
 type document struct {
 	SchemaVersion int      `json:"schema_version"`
 	From          string   `json:"from"`
 	To            string   `json:"to"`
 	Lines         []change `json:"lines"`
+	Unknown       []before `json:"unknown"`
 }
 
 func (a *commands) list(ctx context.Context, command string, o listOptions) error {
@@ -217,6 +225,10 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 	if err != nil {
 		return fmt.Errorf("%s: %w", command, err)
 	}
+	unknown, err := ask(ctx, s, questions.NativeUnknown)
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
 	lines := byLine(stacks, off)
 	if command != "native" {
 		byGrowth(lines)
@@ -227,12 +239,29 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
-		err = doc.WriteJSON(out, document{SchemaVersion: 1, From: o.from, To: o.to, Lines: lines})
+		err = doc.WriteJSON(out, document{SchemaVersion: 1, From: o.from, To: o.to, Lines: lines,
+			Unknown: append([]before{}, unknown...)})
 	} else {
-		err = show(out, term.TerminalWidth(a.Stdout), lines)
+		if err = show(out, term.TerminalWidth(a.Stdout), lines); err == nil {
+			err = showUnknown(out, unknown)
+		}
 	}
 	if err == nil {
 		err = out.Commit()
+	}
+	return err
+}
+
+// showUnknown says what is in no line.
+func showUnknown(out io.Writer, unknown []before) (err error) {
+	for _, u := range unknown {
+		since := u.Since
+		if at, err := time.Parse(time.RFC3339, since); err == nil {
+			since = at.Local().Format("15:04:05")
+		}
+		_, werr := fmt.Fprintf(out, "process %d: allocated before %s, when samples began: %s, not known by line\n",
+			u.PID, since, units.Bytes(u.Bytes))
+		err = errors.Join(err, werr)
 	}
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/base/plain"
-	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/observe"
@@ -25,7 +24,7 @@ import (
 
 func (a *commands) attachCommand() *cobra.Command {
 	var o observe.AttachOptions
-	var asJSON, native, within bool
+	var asJSON, within bool
 	c := &cobra.Command{
 		Use:         "attach PID|NOTEBOOK.ipynb",
 		Annotations: app.AboutNoSession(),
@@ -37,12 +36,13 @@ func (a *commands) attachCommand() *cobra.Command {
 		Example: "  memgauge attach 27891\n" +
 			"  memgauge attach --name resnet --children $(pgrep -o torchrun)\n" +
 			"  memgauge attach train.ipynb\n" +
+			"  memgauge attach --native 27891\n" +
 			"  memgauge attach 27891 && memgauge 27891 query \"SELECT * FROM python.steps\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeTargets,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if native {
-				return errNativeAttach
+			if o.Native == "" && cmd.Flags().Changed("native") {
+				return app.Usage(errors.New("attach: --native= lacks a size: --native alone takes one of its own"))
 			}
 			if err = target(cmd.Context(), &o, args[0]); err != nil {
 				return err
@@ -61,9 +61,10 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&o.Children, "children", false, "the Python processes that descend from PID too: ranks and workers")
 	f.BoolVar(&o.Force, "force", false,
 		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
-	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
-		"a process's start (docs/native.md)")
 	app.Offer(c, "trace", traces...)
+	f.StringVar(&o.Native, "native", "", "sample native memory (malloc, mmap) from now on, one block in so many "+
+		"`BYTES` on average; also of a process that is observed already (docs/native.md)")
+	f.Lookup("native").NoOptDefVal = "128KiB"
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
 	f.BoolVar(&within, "within", false, "for the process that starts this command: it runs the source (docs/attach.md)")
 	if err := f.MarkHidden("within"); err != nil {
@@ -140,13 +141,6 @@ func (a *commands) within(pid int) (observe.Within, error) {
 // maxAnswer bounds what the process answers: a path and some words.
 const maxAnswer = 64 << 10
 
-// errNativeAttach says why a process that runs can't be sampled. The calls of malloc of every library that is loaded
-// would have to be turned to ours while threads are in them, in tables that the linker has made read-only, and again
-// after each dlopen; a block that was given out before and is freed after would have no owner.
-var errNativeAttach = remedy.Add(errors.New("attach --native: a process binds malloc when it starts, and the calls of "+
-	"libraries that are loaded can't be turned safely while its threads run"),
-	"start the training with memgauge run --native -- …; attach without --native tells the size of native growth")
-
 func (a *commands) attach(ctx context.Context, o observe.AttachOptions, asJSON bool) error {
 	done, err := observe.Attach(ctx, o)
 	if err != nil {
@@ -179,6 +173,7 @@ type attachJSON struct {
 	Dir           string         `json:"dir"`
 	Observed      bool           `json:"already_observed"`
 	Processes     []attachedJSON `json:"processes"`
+	Native        bool           `json:"native"`
 }
 
 type attachedJSON struct {
@@ -191,7 +186,7 @@ type attachedJSON struct {
 
 func documentAttached(done observe.Attached) attachJSON {
 	doc := attachJSON{SchemaVersion: doc.JSONVersion, Session: done.Session.Name, Dir: done.Session.Dir,
-		Observed: done.Observed, Processes: []attachedJSON{}}
+		Observed: done.Observed, Native: done.Native, Processes: []attachedJSON{}}
 	for _, p := range done.Processes {
 		doc.Processes = append(doc.Processes, attachedJSON{p.PID, p.Python, p.Way, p.Doing,
 			float64(p.Stopped.Nanoseconds()) / 1e3})
@@ -201,14 +196,21 @@ func documentAttached(done observe.Attached) attachJSON {
 
 func (a *commands) sayAttached(pid int, done observe.Attached) error {
 	if done.Observed {
-		_, err := fmt.Fprintf(a.Text(), "process %d is observed already, in session %s\n", pid, done.Session.Name)
-		return err
+		fmt.Fprintf(a.Text(), "process %d is observed already, in session %s\n", pid, done.Session.Name)
+		return a.saySampled(done)
 	}
 	for _, p := range done.Processes {
 		fmt.Fprintf(a.Text(), "attached to %d (Python %s): stopped for %s\n", p.PID, p.Python,
 			units.Duration(p.Stopped.Round(time.Microsecond)))
 	}
-	_, err := fmt.Fprintf(a.Text(), "session %s; steps count from now on, what happened before is not known\n",
+	fmt.Fprintf(a.Text(), "session %s; steps count from now on, what happened before is not known\n",
 		done.Session.Endpoint)
+	return a.saySampled(done)
+}
+
+func (a *commands) saySampled(done observe.Attached) (err error) {
+	if done.Native {
+		_, err = fmt.Fprintln(a.Text(), "native memory is sampled from now on; what was allocated before is not known")
+	}
 	return err
 }

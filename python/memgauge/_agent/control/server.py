@@ -131,6 +131,7 @@ class Control:
     def _tick(self):
         """Runs every job that is due; returns when the next one is due."""
         due = earliest(earliest(self.hooks.tick(), gil.due()), _course())
+        due = earliest(due, state.native and state.native())
         if state.census is not None and state.census not in self.jobs:     # begun by the schedule
             self.jobs.append(state.census)
         for job in list(self.jobs):
