@@ -311,23 +311,21 @@ def configure(key, text):
 
 # Detach
 
+_LEAVE = (("workers", "forget"), ("forkwarning", "leave"), ("observe.learners", "uninstall"),
+          ("observe.servers", "uninstall"), ("observe.observer", "uninstall"), ("evaluate.moment", "retire"),
+          ("mainthread", "retire"), ("native", "end"))
+
+
 def detach():
-    """Removes the agent. On the control thread it is a client's request: Control.run() answers, closes the socket,
-    ends."""
+    """Removes the agent. On the control thread it is a client's request: Control.run() answers, closes, ends."""
     s = state.current
     if s is None:
         return
     torchhook.remove()
     state.guard = state.make_guard = state.guard_hooks = None
     try:
-        _tell("workers", "forget")
-        _tell("forkwarning", "leave")
-        _tell("observe.learners", "uninstall")
-        _tell("observe.servers", "uninstall")
-        _tell("observe.observer", "uninstall")
-        _tell("evaluate.moment", "retire")
-        _tell("mainthread", "retire")
-        _tell("native", "end")
+        for module, function in _LEAVE:
+            _tell(module, function)
     except Exception:
         state.error("detach")
     state.event("detach")
