@@ -115,7 +115,7 @@ func (r Rows) Slice(from, to int) Rows {
 	return Rows{r.columns, r.from + from, to - from}
 }
 
-// Within is the rows with NULL where the k-th column, of a whole number's type or Time, has a value that is less or more.
+// Within is the rows with NULL where the k-th column, of whole numbers or times, has a value that is less or more.
 func (r Rows) Within(k int, low, high int64) Rows {
 	c := r.Column(k)
 	return r.keep(k, func(row int) bool { return c.Int(row) >= low && c.Int(row) <= high })
