@@ -26,13 +26,14 @@ import (
 type gathered struct {
 	a       *app.App
 	members []source.Member
+	shown   int // sessions whose rows are
 }
 
 // Close does nothing: a session's door is closed when it has answered.
-func (gathered) Close() error { return nil }
+func (*gathered) Close() error { return nil }
 
 // Query asks all sessions and joins what they answer, in their order.
-func (g gathered) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+func (g *gathered) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	ask := func(ctx context.Context, m source.Member) (*bytes.Buffer, error) {
 		door := m.Target.Open()
 		defer door.Close()
@@ -59,18 +60,19 @@ func (g gathered) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 	for _, node := range j.fit(maxCells) {
 		g.miss(node, "its rows have more columns, or are more, than there is room for")
 	}
+	g.shown = len(j.parts)
 	return render.Write(w, j.listing(), render.Format(q.Format), render.Options{Width: q.Width, Plain: q.Plain})
 }
 
 // miss names a node whose sessions, or one of them, have given no rows: the others' are shown.
-func (g gathered) miss(node, why string) {
+func (g *gathered) miss(node, why string) {
 	g.a.Miss([]fanout.Missing{{Node: node, Seen: time.Now(), Why: plain.Line(why)}})
 }
 
-func (g gathered) told(err error) {
+func (g *gathered) told(err error) {
 	if err == nil {
 		fmt.Fprintf(g.a.Stderr, "memgauge: %s answered, each for itself: job and node say which\n",
-			doc.Plural(len(g.members), "session"))
+			doc.Plural(g.shown, "session"))
 	}
 }
 
