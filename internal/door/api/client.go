@@ -274,7 +274,7 @@ func (c *Client) fetch(ctx context.Context, method, path string, body []byte, in
 	if into == nil {
 		into = new(json.RawMessage)
 	}
-	if err := readWithin(resp.Body, into); err != nil {
+	if err := readWithin(ctx, resp.Body, into); err != nil {
 		return c.broken(ctx, "ask the collector", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -24,17 +25,19 @@ var (
 // ErrLarge is an answer that is larger than any session's.
 var ErrLarge = errors.New("the answer is larger than that of any session")
 
-// readWithin reads a document.
-func readWithin(from io.Reader, into any) error {
-	text, err := io.ReadAll(io.LimitReader(from, maxReply+1))
+// readWithin reads a document, in the context's room.
+func readWithin(ctx context.Context, from io.Reader, into any) error {
+	room := RoomOf(ctx)
+	in := &taking{Reader: io.LimitReader(from, maxReply+1), room: room}
+	defer func() { room.Give(in.taken) }()
+	text, err := io.ReadAll(in)
 	if err != nil {
 		return err
 	}
 	if int64(len(text)) > maxReply {
 		return fmt.Errorf("%w: more than %d bytes", ErrLarge, maxReply)
 	}
-	_, err = Unmarshal(text, into, maxMade)
-	return err
+	return room.Unmarshal(text, into, maxMade)
 }
 
 // frameReader reads the frames of a stream.

@@ -29,7 +29,7 @@ func TestDocumentsOfStrangers(t *testing.T) {
 	if _, err := Unmarshal(text, &maps, 1<<20); !errors.Is(err, ErrLarge) {
 		t.Errorf("maps: %v", err)
 	}
-	if err := readWithin(endless{}, &maps); !errors.Is(err, ErrLarge) {
+	if err := readWithin(t.Context(), endless{}, &maps); !errors.Is(err, ErrLarge) {
 		t.Errorf("a document without an end: %v", err)
 	}
 	for _, text := range []string{``, `{`, `[1`, `{"findings":[{}`, `{"findings":`, `nil`, `{]`} {

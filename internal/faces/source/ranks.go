@@ -40,7 +40,7 @@ func (s *Source) Judge(ctx context.Context) (list []Answer[Judged], missing []fa
 	for _, f := range newest(over) {
 		members = append(members, s.member(f))
 	}
-	return Ask(ctx, members, judgeOne), missing, nil
+	return Ask(ctx, members, NodeTime, judgeOne), missing, nil
 }
 
 // judgeLive asks all nodes at once; two messages, whatever their number.
@@ -60,7 +60,7 @@ func (s *Source) judgeLive(ctx context.Context) (list []Answer[Judged], missing 
 	}
 	fanout.Sort(reports)
 	list = make([]Answer[Judged], len(reports))
-	rooms := rooms{of: map[string]*room{}}
+	rooms := rooms{of: map[string]*api.Room{}}
 	var decode errgroup.Group
 	decode.SetLimit(runtime.NumCPU())
 	for i, a := range reports {
@@ -86,28 +86,22 @@ const nodeRoom = 256 << 20
 // rooms are what nodes have left of it.
 type rooms struct {
 	mu sync.Mutex
-	of map[string]*room // by node
+	of map[string]*api.Room // by node
 }
 
-type room struct {
-	mu   sync.Mutex
-	left int64
+// room is a node's.
+func (r *rooms) room(node string) *api.Room {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of[node] == nil {
+		r.of[node] = api.NewRoom(nodeRoom)
+	}
+	return r.of[node]
 }
 
 // unmarshal reads what a node says, one after the other of each.
 func (r *rooms) unmarshal(node string, text []byte, into any) error {
-	r.mu.Lock()
-	one := r.of[node]
-	if one == nil {
-		one = &room{left: nodeRoom}
-		r.of[node] = one
-	}
-	r.mu.Unlock()
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	made, err := api.Unmarshal(text, into, one.left)
-	one.left -= made
-	return err
+	return r.room(node).Unmarshal(text, into, nodeRoom)
 }
 
 func judgeOne(ctx context.Context, m Member) (one Judged, err error) {
@@ -118,7 +112,7 @@ func judgeOne(ctx context.Context, m Member) (one Judged, err error) {
 	}
 	one.End, _ = door.End(ctx) // without it the report has no end
 	var held bytes.Buffer
-	err = door.Query(ctx, fanout.Ranks().Body.(api.QueryRequest), AtMost(&held))
+	err = door.Query(ctx, fanout.Ranks().Body.(api.QueryRequest), AtMost(ctx, &held))
 	one.Held = held.Bytes()
 	return one, err
 }
@@ -128,18 +122,24 @@ const maxAnswer = 64 << 20
 
 var errLarge = errors.New("an answer of more than 64 MiB")
 
-// AtMost fails what is written beyond the bound of one session's answer to a question to all.
-func AtMost(w io.Writer) io.Writer { return &atMost{w, maxAnswer} }
+// AtMost fails what is written beyond the bound of one session's answer to a question to all, or of its node's.
+func AtMost(ctx context.Context, w io.Writer) io.Writer {
+	return &atMost{w, maxAnswer, api.RoomOf(ctx)}
+}
 
 type atMost struct {
 	io.Writer
 	left int
+	room *api.Room
 }
 
 // Write passes on what fits.
 func (w *atMost) Write(b []byte) (int, error) {
 	if w.left -= len(b); w.left < 0 {
 		return 0, errLarge
+	}
+	if err := w.room.Take(int64(len(b))); err != nil {
+		return 0, err
 	}
 	return w.Writer.Write(b)
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/base/remedy"
+	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
@@ -199,23 +201,61 @@ type Answer[T any] struct {
 	Err   error
 }
 
-// atOnce bounds how many sessions are asked at a time: each holds its answer in memory.
-const atOnce = 64
+// Bounds of a question to many sessions.
+const (
+	atOnce = 64 // sessions that are asked at a time: each holds its answer in memory
+	// nodeAtOnce is of one node, so that no node's sessions keep others' from being asked.
+	nodeAtOnce = 8
+	// NodeTime is for all sessions of a node together: as long as one may give signs of life, and no answer.
+	NodeTime = 10 * time.Minute
+)
+
+var errNodeTime = fmt.Errorf("its node has had %s for all its sessions", units.Duration(NodeTime))
+
+// part is what a node has of a question to many.
+type part struct {
+	slots chan struct{}
+	begin func() context.Context // begins the node's time; the context of all its sessions
+}
 
 // Ask asks sessions side by side, and returns when all have answered, in their order. How long one may take is for its
-// door to say: a node has to begin in time, and to go on.
-func Ask[T any](ctx context.Context, list []Member, one func(context.Context, Member) (T, error)) []Answer[T] {
+// door to say: a node has to begin in time, and to go on. All sessions of a node may take so long together, 0 for ever;
+// what is made of their answers takes at most nodeRoom.
+func Ask[T any](ctx context.Context, list []Member, most time.Duration,
+	one func(context.Context, Member) (T, error)) []Answer[T] {
 	answers := make([]Answer[T], len(list))
-	slots := make(chan struct{}, atOnce)
+	slots, parts := make(chan struct{}, atOnce), map[string]*part{}
+	rooms := &rooms{of: map[string]*api.Room{}}
+	ctx, over := context.WithCancel(ctx)
+	defer over()
 	var all sync.WaitGroup
 	for i, m := range list {
-		slots <- struct{}{}
+		p := parts[m.Node]
+		if p == nil {
+			p = &part{slots: make(chan struct{}, nodeAtOnce)}
+			ctx := api.WithRoom(ctx, rooms.room(m.Node))
+			p.begin = sync.OnceValue(func() context.Context { return within(ctx, most) })
+			parts[m.Node] = p
+		}
 		all.Go(func() {
-			defer func() { <-slots }()
-			v, err := one(ctx, m)
+			p.slots <- struct{}{}
+			slots <- struct{}{}
+			defer func() { <-slots; <-p.slots }()
+			v, err := one(p.begin(), m)
 			answers[i] = Answer[T]{m, v, err}
 		})
 	}
 	all.Wait()
 	return answers
+}
+
+// within is a context that ends after a while, 0: never. Its parent's end ends it too.
+func within(ctx context.Context, most time.Duration) context.Context {
+	if most == 0 {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(most, func() { cancel(errNodeTime) })
+	context.AfterFunc(ctx, func() { timer.Stop() })
+	return ctx
 }

@@ -113,7 +113,7 @@ func TestAskIsBounded(t *testing.T) {
 	for i := range list {
 		list[i].Node = string(rune('a' + i))
 	}
-	answers := Ask(t.Context(), list, func(_ context.Context, m Member) (string, error) {
+	answers := Ask(t.Context(), list, 0, func(_ context.Context, m Member) (string, error) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
@@ -135,9 +135,57 @@ func TestAskIsBounded(t *testing.T) {
 	}
 }
 
+// TestAskedNodeKeepsNobodyWaiting: sessions of one node, which never answer, leave those of others their turn, and have
+// an end together.
+func TestAskedNodeKeepsNobodyWaiting(t *testing.T) {
+	list := make([]Member, 3*atOnce)
+	for i := range list {
+		list[i].Node = "hostile"
+	}
+	list = append(list, Member{})
+	list[len(list)-1].Node = "honest"
+	answered := make(chan struct{})
+	answers := Ask(t.Context(), list, time.Millisecond, func(ctx context.Context, m Member) (string, error) {
+		if m.Node == "honest" {
+			close(answered)
+			return "it", nil
+		}
+		<-answered
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})
+	for i, a := range answers {
+		if honest := i == len(list)-1; honest != (a.Err == nil) || !honest && !errors.Is(a.Err, errNodeTime) {
+			t.Fatalf("%s: %q, %v", a.Node, a.Value, a.Err)
+		}
+	}
+}
+
+// TestAskedNodeHasItsRoom: what sessions of one node answer takes its room together, and no other node's.
+func TestAskedNodeHasItsRoom(t *testing.T) {
+	list := make([]Member, 4)
+	for i, node := range []string{"hostile", "hostile", "hostile", "honest"} {
+		list[i].Node = node
+	}
+	answers := Ask(t.Context(), list, 0, func(ctx context.Context, _ Member) (int, error) {
+		return 1, api.RoomOf(ctx).Take(nodeRoom/2 + 1)
+	})
+	kept := map[string]int{}
+	for _, a := range answers {
+		if a.Err == nil {
+			kept[a.Node]++
+		} else if !errors.Is(a.Err, api.ErrLarge) {
+			t.Error(a.Err)
+		}
+	}
+	if kept["hostile"] != 1 || kept["honest"] != 1 {
+		t.Errorf("%v answers are kept", kept)
+	}
+}
+
 // TestRoomOfANode: what many sessions of one node say takes no more memory together than it may, and others are read.
 func TestRoomOfANode(t *testing.T) {
-	rooms := rooms{of: map[string]*room{}}
+	rooms := rooms{of: map[string]*api.Room{}}
 	text := []byte(`{"findings":[` + strings.Repeat("1,", 1<<17) + "1]}")
 	var err error
 	for i := 0; err == nil || !errors.Is(err, api.ErrLarge); i++ {

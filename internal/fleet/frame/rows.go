@@ -115,16 +115,32 @@ func (r Rows) Slice(from, to int) Rows {
 	return Rows{r.columns, r.from + from, to - from}
 }
 
-// Within is the rows with NULL where the k-th column, of type Int64 or Time, has a value that is less or more.
+// Within is the rows with NULL where the k-th column, of whole numbers or times, has a value that is less or more.
 func (r Rows) Within(k int, low, high int64) Rows {
 	c := r.Column(k)
-	beyond := func(row int) bool { return !c.Null(row) && (c.Int(row) < low || c.Int(row) > high) }
+	return r.keep(k, func(row int) bool { return c.Int(row) >= low && c.Int(row) <= high })
+}
+
+// WithinFloat is Within for a column of type Float64. What is no number is not within.
+func (r Rows) WithinFloat(k int, low, high float64) Rows {
+	c := r.Column(k)
+	return r.keep(k, func(row int) bool { return c.Float(row) >= low && c.Float(row) <= high })
+}
+
+// keep is the rows with NULL where the k-th column's value does not fit.
+func (r Rows) keep(k int, fits func(row int) bool) Rows {
+	c := r.Column(k)
 	has, changed := make([]byte, (r.from+r.n+7)/8), false
 	for row := range r.n {
-		changed = changed || beyond(row)
-		if at := r.from + row; !c.Null(row) && !beyond(row) {
-			has[at/8] |= 1 << (at % 8)
+		if c.Null(row) {
+			continue
 		}
+		if !fits(row) {
+			changed = true
+			continue
+		}
+		at := r.from + row
+		has[at/8] |= 1 << (at % 8)
 	}
 	if !changed {
 		return r

@@ -33,3 +33,31 @@ func TestImpossibleValues(t *testing.T) {
 		}
 	}
 }
+
+// TestImpossibleShorts: so do those of the smaller types: whole numbers of 32 bits, and floating-point ones.
+func TestImpossibleShorts(t *testing.T) {
+	dir := t.TempDir()
+	w := writer(t, soon(dir))
+	defer w.Close()
+	shorts := []int{math.MaxInt32, math.MinInt32, 1 << 30, -1 << 30, 7}
+	floats := []float64{math.MaxFloat64, math.NaN(), math.Inf(1), math.Inf(-1), 0.5}
+	fields := []frame.Field{tsField, {Name: "world_size", Type: frame.Int32}, {Name: "duration", Type: frame.Float64}}
+	appended(t, w, framed(stranger(1, len(shorts)), fields, func(name string, row int) any {
+		switch name {
+		case "ts":
+			return began
+		case "world_size":
+			return shorts[row]
+		}
+		return floats[row]
+	}))
+	for sql, want := range map[string]string{
+		"SELECT max(world_size + world_size), max(-world_size) FROM python.steps":                  "14,-7",
+		"SELECT stddev_pop(duration), kurtosis(duration) IS NULL, max(duration) FROM python.steps": "0.0,true,0.5",
+		"SELECT count(world_size), count(duration), count(*) FROM python.steps":                    "1,1,5",
+	} {
+		if got := csv(t, Choice{Location: dir}, sql); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+}

@@ -23,6 +23,8 @@ type Question[T any] struct {
 	Role source.Role
 	Ask  func(ctx context.Context, t ask.Target) (T, error)
 	JSON bool
+	// Endless is what may take any time, such as code of the user's. All else has source.NodeTime of a node.
+	Endless bool
 	// Text writes an answer for people. Beside writes what is told beside it on standard error; it may be nil.
 	Text   func(w io.Writer, v T) error
 	Beside func(w io.Writer, v T)
@@ -53,7 +55,11 @@ func Put[T any](ctx context.Context, a *App, q Question[T]) error {
 	if q.Save != nil {
 		return a.OneFile()
 	}
-	answers := source.Ask(ctx, list, func(ctx context.Context, m source.Member) (T, error) {
+	most := source.NodeTime
+	if q.Endless {
+		most = 0
+	}
+	answers := source.Ask(ctx, list, most, func(ctx context.Context, m source.Member) (T, error) {
 		return q.Ask(ctx, m.Target)
 	})
 	if !q.JSON {

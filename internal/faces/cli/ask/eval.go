@@ -344,7 +344,8 @@ func (a *commands) evalEach(ctx context.Context, o evalOptions, limit time.Durat
 		outcome = func(v evaluated) error { return worstShown(v.results, limit) }
 	}
 	return app.Put(ctx, a.App, app.Question[evaluated]{Role: source.Processes, JSON: o.json, Outcome: outcome,
-		Ask: func(ctx context.Context, t ask.Target) (evaluated, error) { return evaluate(ctx, t, request(t)) },
+		Endless: true,
+		Ask:     func(ctx context.Context, t ask.Target) (evaluated, error) { return evaluate(ctx, t, request(t)) },
 		Text: func(w io.Writer, v evaluated) error {
 			v.show(w, io.Discard)
 			return nil

@@ -87,7 +87,7 @@ func TestGoldenOfManyMachines(t *testing.T) {
 	golden.Run(t, golden.Table{Families: []app.Family{ask.Commands}, Fleet: golden.Machines(t), Cases: []golden.Case{
 		{Name: "hub", Lines: []string{"hub list", "hub list --json", "hub where", "hub backtrace",
 			"hub tensors --last --top 1", "hub eval --all 'len(all_losses)'", "hub eval 1",
-			"job=llama query 'SELECT step FROM python.steps'",
+			"job=llama query 'SELECT step FROM python.steps WHERE step IN (1, 2)'",
 			"job=over query 'SELECT max(step) AS n FROM python.steps'",
 			"job=llama node=n1 query 'SELECT count(*) AS n FROM python.steps'", "hub tables events",
 			"hub node=n1 --strict tables events", "job=bert where"}},

@@ -84,7 +84,7 @@ func (a *commands) fromHub(ctx context.Context, o QueryOptions, q api.QueryReque
 		return nil, app.Usage(remedy.Add(errors.New("query: parquet is written for one session"),
 			"node=NAME says for which"))
 	}
-	return gathered{a.App, list}, nil
+	return &gathered{a: a.App, members: list}, nil
 }
 
 // engine is who answers about the lake: the hub, for the part that is meant, or a Trino server over all of it.
