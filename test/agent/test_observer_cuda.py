@@ -43,7 +43,10 @@ say(reads=fake.reads_in_capture)
 """, MEMGAUGE_TRACE="all")
         self.assertEqual(run.said(), {"reads": 0})
         self.assertEqual(run.counted, 11)
-        self.assertEqual({t.step for t in run.trace}, set(range(1, 12)) - {6})
+        traced = {t.step for t in run.trace}
+        self.assertLessEqual(traced, set(range(1, 12)) - {6})
+        # a step at whose end the control thread is at it is not looked at
+        self.assertTrue(len(traced & set(range(1, 6))) >= 3 and len(traced & set(range(7, 12))) >= 3, traced)
 
     def test_failed_allocations_that_were_caught(self):
         run = self.run_code(FAKE + "train(m, o, 10); fake.ooms = 3; train(m, o, 10)", MEMGAUGE_TRACE="all")
