@@ -3,6 +3,7 @@ package analyse
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/judge/detect"
@@ -163,8 +164,8 @@ func (l *loader) hostSeries() error {
 
 // workOf is what a step is: 0 of a training, else a place in wire.WorkKinds. Forwards before an optimizer steps may be
 // a training by hand, and go by its rules.
-const workOf = `CASE WHEN coalesce(inference, true) THEN 0 ELSE
- coalesce(list_position(['infer', 'engine', 'request', 'cell'], kind::VARCHAR), 0) END::DOUBLE`
+var workOf = `CASE WHEN coalesce(inference, true) THEN 0 ELSE
+ coalesce(list_position(['` + strings.Join(wire.WorkKinds[1:], "', '") + `'], kind::VARCHAR), 0) END::DOUBLE`
 
 // worked counts tokens, NaN for those that nobody told.
 func (m *made) worked(bucket int, tokens float64) {

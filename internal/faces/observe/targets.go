@@ -24,15 +24,11 @@ const mostTargets = 40
 // Targets are the Python processes of this user, or of all for root, those that hold most first. It goes by the
 // program's name, since a shell asks at a key: a program that embeds Python is missing.
 func Targets() (list []PythonProcess) {
-	entries, _ := os.ReadDir("/proc") // nothing is offered where it can't be read
 	fs := proc.New("/proc")
-	for _, e := range entries {
-		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		if err != nil || !strings.HasPrefix(filepath.Base(exe), "python") { // another user's, or no process
-			continue
-		}
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil { // self, thread-self
+	pids, _ := fs.PIDs() // nothing is offered where they can't be read
+	for _, pid := range pids {
+		exe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
+		if err != nil || !strings.HasPrefix(filepath.Base(exe), "python") { // another user's, or it has ended
 			continue
 		}
 		command, _ := fs.Cmdline(pid) // of one that has ended meanwhile nothing is known
