@@ -60,31 +60,56 @@ func run(fetch string, check, format bool) error {
 	if err := npm.Fetch(context.Background(), list); err != nil {
 		return err
 	}
-	files, err := bundle()
+	modules, err := linkModules()
+	if err != nil {
+		return err
+	}
+	files, err := bundle(modules)
 	if err != nil {
 		return err
 	}
 	return save(files)
 }
 
+// linkModules gives the packages a place below the checkout, and returns it. esbuild names a part by a hash over its
+// files' paths relative to the working directory: from the cache itself, a checkout that lies one folder deeper would
+// give other bytes.
+func linkModules() (string, error) {
+	const link = "bin/node_modules"
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return "", err
+	}
+	if at, err := os.Readlink(link); err == nil && at == npm.Modules() {
+		return filepath.Abs(link)
+	}
+	if err := os.RemoveAll(link); err != nil {
+		return "", err
+	}
+	if err := os.Symlink(npm.Modules(), link); err != nil && !errors.Is(err, os.ErrExist) { // another build's
+		return "", err
+	}
+	return filepath.Abs(link)
+}
+
 // bundle has esbuild make the page's script, its style, and the parts that are loaded when they are needed; and the
 // scripts of a report and of a snapshot's timeline, which are one file each.
-func bundle() ([]api.OutputFile, error) {
-	served, err := build(api.BuildOptions{EntryPoints: []string{"web/app.tsx", "web/style.css"}, Splitting: true,
-		Format: api.FormatESModule, ChunkNames: "part-[hash]"})
+func bundle(modules string) ([]api.OutputFile, error) {
+	served, err := build(modules, api.BuildOptions{EntryPoints: []string{"web/app.tsx", "web/style.css"},
+		Splitting: true, Format: api.FormatESModule, ChunkNames: "part-[hash]"})
 	if err != nil {
 		return nil, err
 	}
 	// The editor asks a server: no report has it.
-	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx", "web/timeline.tsx"},
+	alone, err := build(modules, api.BuildOptions{EntryPoints: []string{"web/report.tsx", "web/timeline.tsx"},
 		Format: api.FormatIIFE, External: []string{"./editor"}})
 	return append(served, alone...), err
 }
 
-func build(o api.BuildOptions) ([]api.OutputFile, error) {
-	o.Outdir, o.Bundle, o.Target, o.NodePaths = out, true, api.ES2022, []string{npm.Modules()}
+func build(modules string, o api.BuildOptions) ([]api.OutputFile, error) {
+	o.Outdir, o.Bundle, o.Target, o.NodePaths = out, true, api.ES2022, []string{modules}
 	o.MinifyWhitespace, o.MinifyIdentifiers, o.MinifySyntax, o.LegalComments = true, true, true, api.LegalCommentsNone
 	o.JSX, o.JSXImportSource, o.Charset = api.JSXAutomatic, "preact", api.CharsetUTF8
+	o.PreserveSymlinks = true
 	o.Define, o.LogLevel = map[string]string{"process.env.NODE_ENV": `"production"`}, api.LogLevelWarning
 	result := api.Build(o)
 	if len(result.Errors) > 0 {
