@@ -17,6 +17,11 @@ func cut(run, census *model.Batch, from, to int) *model.Batch {
 			b.Steps = append(b.Steps, s)
 		}
 	}
+	for _, d := range run.Devices {
+		if in(d.Time) {
+			b.Devices = append(b.Devices, d)
+		}
+	}
 	for _, o := range census.Objects {
 		if in(o.Time) {
 			b.Objects = append(b.Objects, o)
@@ -72,7 +77,39 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%d rows of censuses were read", sources.censuses.read)
 		}
 	}
+	for name, c := range map[string]struct{ read, rows int }{
+		"steps":   {sources.steps.read, 900 + 980},
+		"devices": {sources.devices.read, 2 * 900},
+		"hosts":   {sources.hosts.read, 450},
+		"cgroups": {sources.cgroups.read, 900},
+		"samples": {sources.samples.read, 450},
+	} {
+		if c.read != c.rows {
+			t.Errorf("%s: %d rows were read, of %d", name, c.read, c.rows)
+		}
+	}
 	if leaks < 3 {
 		t.Errorf("%d of the judgements are of a leak", leaks)
+	}
+}
+
+// TestAgainWithoutRows: what retention took away is no part of the next verdict, though it was of the one before.
+func TestAgainWithoutRows(t *testing.T) {
+	run, census := cudaRun(900, 64*kib, 0), holders("train.py", "lib/site-packages/big.py", 9, 9)
+	whole, part := stored(t, cut(run, census, 0, 900)), stored(t, cut(run, census, 300, 900))
+	sources := &Sources{}
+	if _, err := Load(t.Context(), whole, Options{Sources: sources}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load(t.Context(), part, Options{Sources: sources})
+	first, ferr := Load(t.Context(), part, Options{})
+	if err != nil || ferr != nil {
+		t.Fatal(err, ferr)
+	}
+	if !reflect.DeepEqual(again.Host, first.Host) {
+		t.Error("the host differs")
+	}
+	if a, b := detect.Run(again), detect.Run(first); !reflect.DeepEqual(a, b) {
+		t.Errorf("judged again it is\n%+v\nand at first\n%+v", a, b)
 	}
 }

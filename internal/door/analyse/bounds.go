@@ -35,6 +35,11 @@ type Sources struct {
 	files    map[string]*outline
 	parsed   int // files, for tests
 	censuses censuses
+	steps    digests
+	devices  digests
+	hosts    moments[reading]
+	cgroups  moments[cgroup]
+	samples  moments[sample]
 }
 
 // of reads a file that was not changed since a time; nil where it says nothing.

@@ -108,8 +108,8 @@ func (l *loader) objectsAfter(c *censuses) error {
 // count is how many rows a table has. It costs a thousandth of reading them, and room for all at once a fifth of
 // a list that grows.
 func (l *loader) count(table string) (n int, err error) {
-	err = l.floats("SELECT count(*) FROM "+table, func(v []float64) { n = int(v[0]) })
-	return n, err
+	rows, err := l.one("SELECT count(*) FROM %s", table)
+	return int(rows), err
 }
 
 // has says whether a table has rows: a statement over one that has none costs most of what it does over a small one.

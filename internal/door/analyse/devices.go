@@ -7,59 +7,49 @@ import (
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
+// What is read of a device at a step's end, by its place among a bucket's floors.
+const (
+	allocated = iota
+	reserved
+	peak
+	cached
+)
+
+// deviceEnds are the rows of python.step_devices.
+var deviceEnds = stepRows{
+	stored:  "step_devices",
+	columns: `pid, coalesce(inference, true), enum_code(device)::DOUBLE, step, allocated, reserved, max_allocated`,
+	take: func(d *digest, step float64, v []float64) {
+		b := d.of(step)
+		b.take(allocated, step, v[0])
+		b.take(reserved, step, v[1])
+		b.take(peak, step, v[2])
+		b.take(cached, step, v[1]-v[0])
+	},
+	keep: func(s *Sources) *digests { return &s.devices },
+}
+
 // deviceSeries reads floors of each device's allocator.
 func (l *loader) deviceSeries() error {
-	type place struct {
-		pid    int32
-		device float64 // its number in the database
-	}
-	type one struct {
-		floors
-		name string
-	}
-	extents, by := map[int32]*extent{}, map[place]*one{}
-	var order []place
-	sql := fmt.Sprintf(`SELECT pid, device::VARCHAR, enum_code(device), coalesce(inference, true), min(step), max(step)
- FROM python.step_devices WHERE step%s GROUP BY pid, device, coalesce(inference, true) ORDER BY pid, device`, l.upTo())
-	err := l.all(sql, func(v []any) {
-		at := place{integer[int32](v[0]), number(v[2])}
-		e := extents[at.pid]
-		if e == nil {
-			e = newExtent(l.extents[at.pid].hasTraining())
-			extents[at.pid] = e
+	return l.digest(&deviceEnds, func(s *digests) error {
+		if len(s.of) == 0 {
+			return nil
 		}
-		if !e.counts(v[3] == true) {
-			return
+		var names []string
+		err := l.all("SELECT unnest(enum_range(NULL::main.device))::VARCHAR", func(v []any) {
+			names = append(names, word(v[0]))
+		})
+		for _, k := range s.kinds() {
+			if k.inference && l.trains(k.pid) || int(k.work) >= len(names) {
+				continue
+			}
+			d := device(l.process(k.pid), names[int(k.work)])
+			of := s.of[k]
+			d.Allocated, d.Reserved, d.Peak, d.Cached = of.series(allocated), of.series(reserved), of.series(peak),
+				of.series(cached)
 		}
-		e.widen(number(v[4]), number(v[5]))
-		if by[at] == nil {
-			by[at] = &one{floors{count: 4}, word(v[1])}
-			order = append(order, at)
-		}
-	})
-	if err != nil || len(by) == 0 {
 		return err
-	}
-	sql = `SELECT pid, enum_code(device), coalesce(inference, true), step, allocated, reserved, max_allocated
- FROM python.step_devices WHERE step` + l.upTo()
-	err = l.floats(sql, func(v []float64) {
-		at := place{int32(v[0]), v[1]}
-		d, e := by[at], extents[at.pid]
-		if d == nil || !e.counts(v[2] != 0) {
-			return
-		}
-		i, step := e.bucket(v[3]), v[3]
-		d.take(i, 0, step, v[4])
-		d.take(i, 1, step, v[5])
-		d.take(i, 2, step, v[6])
-		d.take(i, 3, step, v[5]-v[4])
 	})
-	for _, at := range order {
-		d := device(l.process(at.pid), by[at].name)
-		d.Allocated, d.Reserved = by[at].series(0), by[at].series(1)
-		d.Peak, d.Cached = by[at].series(2), by[at].series(3)
-	}
-	return err
 }
 
 // device is a process's by its name; it is made when it is first met.

@@ -5,49 +5,37 @@ import (
 	"math"
 	"slices"
 
-	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
-// reading is what was read of the host at a moment, in bytes, and the last step that had ended by then.
+// reading is what was read of the host at a moment, in bytes.
 type reading struct {
 	us, total, available float64
-	made                 at
 }
 
 // hosts are the readings of the host, in order of time.
 type hosts struct {
 	list []reading
-	next int // that the last step was told to
+	made []float64 // the last step that had ended by then
 }
 
-// hostRows reads the host, of very long runs the younger part.
-func (l *loader) hostRows() error {
-	n, err := l.count("host.memory")
-	if err != nil {
-		return err
-	}
-	list := make([]reading, 0, min(n, 2*MaxReadings))
-	err = l.floats(`SELECT epoch_us(ts), total, available FROM host.memory`, func(v []float64) {
-		if len(list) >= 2*MaxReadings {
-			list = slices.Clone(list[MaxReadings:])
-		}
-		list = append(list, reading{us: v[0], total: v[1], available: v[2], made: at{us: math.Inf(-1)}})
-	})
-	byTime := func(a, b reading) int { return cmp.Compare(a.us, b.us) }
-	if !slices.IsSortedFunc(list, byTime) {
-		order.Stable(list, byTime)
-	}
-	l.hosts.list = list[max(0, len(list)-MaxReadings):]
+// hostRows reads the host.
+func (l *loader) hostRows() (err error) {
+	l.hosts.list, err = readings(l, func(s *Sources) *moments[reading] { return &s.hosts }, "host_memory",
+		"total, available", func(v []float64) reading { return reading{v[0], v[1], v[2]} },
+		func(r reading) float64 { return r.us })
+	l.hosts.made = make([]float64, len(l.hosts.list))
 	return err
 }
 
-// step tells the first reading after a step's end of it. passed makes the others know.
-func (h *hosts) step(us, step float64) {
-	h.next = seek(h.list, h.next, us, func(r *reading) float64 { return r.us })
-	if h.next < len(h.list) && h.list[h.next].made.before(us, step) {
-		h.list[h.next].made = at{step, us}
+// steps tells each reading the step that had ended by then, of the furthest of all clocks that it is told. Between two
+// ends of a clock with wide gaps steps are taken to be of equal length.
+func (h *hosts) steps(c *clock) {
+	for i := range h.list {
+		if us := h.list[i].us; len(c.us) > 0 && us >= c.first() {
+			h.made[i] = max(h.made[i], math.Floor(c.at(us)))
+		}
 	}
 }
 
@@ -62,17 +50,6 @@ func seek[T any](list []T, from int, us float64, of func(*T) float64) int {
 	}
 	i, _ := slices.BinarySearchFunc(list, us, func(x T, us float64) int { return cmp.Compare(of(&x), us) })
 	return i
-}
-
-func (a at) before(us, step float64) bool { return a.us < us || a.us == us && a.step < step }
-
-// passed hands steps on to later readings.
-func (h *hosts) passed() {
-	for i := 1; i < len(h.list); i++ {
-		if before := h.list[i-1].made; h.list[i].made.before(before.us, before.step) {
-			h.list[i].made = before
-		}
-	}
 }
 
 // cgroup is what was read of one at a moment, in bytes; NaN where it was not.
@@ -98,19 +75,10 @@ func least(list []cgroup, counts func(c *cgroup) bool) (found *cgroup) {
 
 // cgroups reads those that the job is in, and calls moment for each moment's.
 func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
-	n, err := l.count("cgroup.memory")
-	if err != nil {
-		return err
-	}
-	list := make([]cgroup, 0, n)
-	err = l.floats(`SELECT epoch_us(ts), current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback,
- slab_reclaimable, shmem, anon FROM cgroup.memory`, func(v []float64) {
-		list = append(list, cgroup{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]})
-	})
-	byTime := func(a, b cgroup) int { return cmp.Compare(a.us, b.us) }
-	if !slices.IsSortedFunc(list, byTime) {
-		order.Stable(list, byTime)
-	}
+	list, err := readings(l, func(s *Sources) *moments[cgroup] { return &s.cgroups }, "cgroup_memory",
+		"current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback, slab_reclaimable, shmem, anon",
+		func(v []float64) cgroup { return cgroup{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]} },
+		func(c cgroup) float64 { return c.us })
 	for from := 0; from < len(list); {
 		to := from + 1
 		for to < len(list) && list[to].us == list[from].us {
@@ -124,27 +92,25 @@ func (l *loader) cgroups(moment func(us float64, list []cgroup)) error {
 
 // limits reads what host memory runs into first, and how what is charged to it went: of each moment as HostSQL has it.
 func (l *loader) limits() error {
-	l.hosts.passed()
 	host := track{readings: make([]forecast.Reading, 0, len(l.hosts.list))}
 	next, until := 0, l.asOf()
-	add := func(r *reading, c *cgroup) {
-		if r.us > until && len(host.readings) > 0 {
-			return
+	add := func(i int, c *cgroup) {
+		if r := &l.hosts.list[i]; r.us <= until || len(host.readings) == 0 {
+			host.addHost(r, l.hosts.made[i], c, l.samples.at(r.us).file)
 		}
-		host.addHost(r, c, l.samples.at(r.us).file)
 	}
 	err := l.cgroups(func(us float64, list []cgroup) {
 		for ; next < len(l.hosts.list) && l.hosts.list[next].us < us; next++ {
-			add(&l.hosts.list[next], nil)
+			add(next, nil)
 		}
 		if next < len(l.hosts.list) && l.hosts.list[next].us == us {
-			add(&l.hosts.list[next], least(list, func(*cgroup) bool { return true }))
+			add(next, least(list, func(*cgroup) bool { return true }))
 			next++
 		}
 		l.unmapped(us, list)
 	})
 	for ; next < len(l.hosts.list); next++ {
-		add(&l.hosts.list[next], nil)
+		add(next, nil)
 	}
 	if end := l.end(); end != 0 {
 		l.host = host.room(end)
@@ -153,7 +119,7 @@ func (l *loader) limits() error {
 }
 
 // addHost adds a reading of the host, with that of the job's cgroup and with what its processes map of files.
-func (t *track) addHost(r *reading, c *cgroup, mapped float64) {
+func (t *track) addHost(r *reading, step float64, c *cgroup, mapped float64) {
 	h := forecast.Host{Total: orUnknown(r.total), Available: orUnknown(r.available), Current: -1, Limit: -1,
 		InactiveFile: -1, Active: -1, Dirty: -1, Writeback: -1, SlabReclaimable: -1}
 	if c != nil {
@@ -166,7 +132,7 @@ func (t *track) addHost(r *reading, c *cgroup, mapped float64) {
 	if room.Kind == "host" { // in a cgroup it is what the host has left; people know its size
 		size = h.Total
 	}
-	t.add(r.us, r.made.step, float64(room.Used), float64(room.Used), plus(mapped, 0), float64(room.Limit))
+	t.add(r.us, step, float64(room.Used), float64(room.Used), plus(mapped, 0), float64(room.Limit))
 	t.kind, t.size = room.Kind, size
 }
 

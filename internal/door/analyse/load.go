@@ -28,9 +28,9 @@ type Options struct {
 // Load reads what a verdict goes by.
 func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, error) {
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
-		seen: map[int32]float64{}, until: math.Inf(1), extents: map[int32]*extent{},
+		seen: map[int32]float64{}, until: math.Inf(1), counted: map[int32]kind{},
 		left: map[int32]float64{}}
-	steps := []func() error{l.span, l.hostRows, l.hostSeries, l.deviceSeries, l.identities, l.happened, l.memory,
+	steps := []func() error{l.hostRows, l.steps, l.deviceSeries, l.identities, l.happened, l.memory,
 		l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.native}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -72,9 +72,8 @@ type loader struct {
 	processes map[int32]*detect.Process
 	clocks    map[int32]*clock
 	seen      map[int32]float64 // µs since the epoch of a process's last sample
-	extents   map[int32]*extent // of python.steps
+	counted   map[int32]kind    // of each process's steps those that count
 	trainer   int32             // that made most steps
-	longest   int32             // that made most, whatever Options.Until says
 	most      float64           // steps; 0: there are none, and all goes by time
 	left      map[int32]float64 // when workers that have ended were last seen, in µs since the epoch
 	events    []event           // in order
@@ -120,6 +119,18 @@ func (l *loader) floats(sql string, row func(v []float64)) error {
 		return nil
 	}
 	return err
+}
+
+// one is a statement's only number; 0 where there is no row.
+func (l *loader) one(sql string, args ...any) (n float64, err error) {
+	err = l.floats(fmt.Sprintf(sql, args...), func(v []float64) { n = v[0] })
+	return n, err
+}
+
+// trains says whether a process has steps of a training: then forwards without an optimizer don't count.
+func (l *loader) trains(pid int32) bool {
+	k, known := l.counted[pid]
+	return known && !k.inference
 }
 
 // process is made when it is first met.

@@ -137,7 +137,7 @@ func TestReadingsAreThoseOfHostSQL(t *testing.T) {
 func hostTrack(t *testing.T, db *store.DB) (host track) {
 	t.Helper()
 	err := store.Floats(t.Context(), db, fmt.Sprintf(HostSQL, 0, MaxReadings), func(v []float64) {
-		host.addHost(&reading{us: v[0], total: v[2], available: v[3], made: at{step: orZeroFloat(v[1])}},
+		host.addHost(&reading{us: v[0], total: v[2], available: v[3]}, orZeroFloat(v[1]),
 			&cgroup{current: v[4], limit: v[5], inactive: v[6], active: v[7], dirty: v[8], writeback: v[9],
 				slab: v[10]}, v[11])
 	})

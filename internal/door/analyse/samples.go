@@ -1,11 +1,8 @@
 package analyse
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
-	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/stats"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -42,20 +39,6 @@ func plus(a, b float64) float64 {
 	return a + b
 }
 
-// sort puts the sums in order, and adds those of one moment.
-func (s *sums) sort() {
-	byTime := func(a, b sum) int { return cmp.Compare(a.us, b.us) }
-	if slices.IsSortedFunc(s.list, byTime) { // the moments of neighbours differ
-		return
-	}
-	old := s.list
-	order.Stable(old, byTime)
-	s.list = nil
-	for _, x := range old {
-		s.add(x.us, x.shmem, x.anon, x.file)
-	}
-}
-
 // at is the sum of a moment.
 func (s *sums) at(us float64) sum {
 	s.next = seek(s.list, s.next, us, func(x *sum) float64 { return x.us })
@@ -78,57 +61,53 @@ func (s *sums) usual() float64 {
 }
 
 // sample is what a process had at a moment, in bytes; NaN where it was not read.
-type sample struct{ us, anon, shared, file, space, dirty float64 }
+type sample struct {
+	us, anon, shared, file, space, dirty float64
+	pid                                  int32
+}
 
 // history is what was sampled of a process.
 type history struct {
-	pid        int32
-	judged     bool
-	exit, last float64 // µs since the epoch
-	list       []sample
+	judged bool
+	exit   float64 // µs since the epoch
+	list   []sample
 }
 
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
 // "exit" a process is torn down: what Python gives back then says nothing about what it kept.
 func (l *loader) memory() error {
-	n, err := l.count("process.memory")
-	if err != nil {
-		return err
-	}
-	l.samples.list = make([]sum, 0, n)
+	list, err := readings(l, func(s *Sources) *moments[sample] { return &s.samples }, "process_memory",
+		"anon, shmem, file, vm_size, private_dirty, pid",
+		func(v []float64) sample { return sample{v[0], v[1], v[2], v[3], v[4], v[5], int32(v[6])} },
+		func(s sample) float64 { return s.us })
+	l.samples.list = make([]sum, 0, len(list))
 	by, exits := map[int32]*history{}, l.exits()
-	var s *history
-	err = l.floats(`SELECT pid, epoch_us(ts), anon, shmem, file, vm_size, private_dirty FROM process.memory`,
-		func(v []float64) {
-			pid, x := int32(v[0]), sample{us: v[1], anon: v[2], shared: v[3], file: v[4], space: v[5], dirty: v[6]}
-			l.samples.add(x.us, x.shared, x.anon, x.file)
-			if s == nil || s.pid != pid {
-				if s = by[pid]; s == nil {
-					s = &history{pid: pid, judged: l.processes[pid] != nil, exit: math.Inf(1)}
-					if exit, known := exits[pid]; known {
-						s.exit = exit
-					}
-					by[pid] = s
-				}
+	for _, x := range list {
+		l.samples.add(x.us, x.shared, x.anon, x.file)
+		s := by[x.pid]
+		if s == nil {
+			s = &history{judged: l.processes[x.pid] != nil, exit: math.Inf(1)}
+			if exit, known := exits[x.pid]; known {
+				s.exit = exit
 			}
-			if x.us > s.exit {
-				return
+			by[x.pid] = s
+		}
+		if x.us > s.exit {
+			continue
+		}
+		if l.from0 == 0 || x.us < l.from0 {
+			l.from0 = x.us
+		}
+		if s.judged && x.us <= l.until {
+			if s.list == nil {
+				s.list = make([]sample, 0, len(list)/(len(by)+1))
 			}
-			if l.from0 == 0 || x.us < l.from0 {
-				l.from0 = x.us
-			}
-			if s.judged && x.us <= l.until {
-				if s.list == nil {
-					s.list = make([]sample, 0, n/(len(by)+1))
-				}
-				s.list = append(s.list, x)
-				s.last = max(s.last, x.us)
-			}
-		})
-	l.samples.sort()
+			s.list = append(s.list, x)
+		}
+	}
 	for pid, s := range by {
 		if len(s.list) > 0 {
-			l.seen[pid] = s.last
+			l.seen[pid] = s.list[len(s.list)-1].us
 			l.sampled(pid, s.list)
 		}
 	}
@@ -145,12 +124,8 @@ func (l *loader) memory() error {
 	return err
 }
 
-// sampled gives a process its samples.
+// sampled gives a process its samples, which are in order of time.
 func (l *loader) sampled(pid int32, list []sample) {
-	byTime := func(a, b sample) int { return cmp.Compare(a.us, b.us) }
-	if !slices.IsSortedFunc(list, byTime) {
-		order.Stable(list, byTime)
-	}
 	column := func(of func(x *sample) float64) []float64 {
 		out := make([]float64, len(list))
 		for i := range list {
