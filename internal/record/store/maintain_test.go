@@ -18,7 +18,7 @@ func TestMaintainKeepsTheLimit(t *testing.T) {
 	add(t, db, &model.Batch{Names: moduleNames()})
 	var rows, steps int64
 	var total Report
-	for round := range 60 {
+	for round := range 46 {
 		b := model.Batch{}
 		for range 50_000 {
 			r := traceRow(rows, -1)
@@ -67,7 +67,7 @@ func TestMaintainDropsTheOldest(t *testing.T) {
 	ctx := context.Background()
 	bits := func(n int64) int64 { return int64(uint64(n) * 0x9e3779b97f4a7c15 >> 1) } // nothing can be compressed
 	rows, freed := int64(0), int64(0)
-	for round := range 40 {
+	for round := range 32 {
 		b := model.Batch{Cursors: []model.Cursor{{RingID: 1, Seq: uint64(round + 1)}}}
 		for range 60_000 { // cost, which can be neither thinned nor merged
 			rows++
