@@ -41,8 +41,8 @@ func (a *commands) attachCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeTargets,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Native == "" && cmd.Flags().Changed("native") {
-				return app.Usage(errors.New("attach: --native= lacks a size: --native alone takes one of its own"))
+			if err = nativeSize(cmd, o.Native); err != nil {
+				return err
 			}
 			if err = target(cmd.Context(), &o, args[0]); err != nil {
 				return err
@@ -62,9 +62,8 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&o.Force, "force", false,
 		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
 	app.Offer(c, "trace", traces...)
-	f.StringVar(&o.Native, "native", "", "sample native memory (malloc, mmap) from now on, one block in so many "+
+	nativeFlag(f, &o.Native, "sample native memory (malloc, mmap) from now on, one block in so many "+
 		"`BYTES` on average; also of a process that is observed already (docs/native.md)")
-	f.Lookup("native").NoOptDefVal = "128KiB"
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
 	f.BoolVar(&within, "within", false, "for the process that starts this command: it runs the source (docs/attach.md)")
 	if err := f.MarkHidden("within"); err != nil {

@@ -46,8 +46,9 @@ func (a *commands) runCommand() *cobra.Command {
 			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Command = args; o.Native == "" && cmd.Flags().Changed("native") {
-				return app.Usage(errors.New("run: --native= lacks a size: --native alone takes one of its own"))
+			o.Command = args
+			if err := nativeSize(cmd, o.Native); err != nil {
+				return err
 			}
 			return a.run(cmd.Context(), o, hub, quiet)
 		},
@@ -58,10 +59,8 @@ func (a *commands) runCommand() *cobra.Command {
 	f.BoolVar(&quiet, "quiet", false, "print nothing at the end")
 	f.BoolVar(&o.RecordMemory, "record-memory", false,
 		"record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
-	f.StringVar(&o.Native, "native", "",
-		"sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
-			"`BYTES` on average (docs/native.md)")
-	f.Lookup("native").NoOptDefVal = "128KiB"
+	nativeFlag(f, &o.Native, "sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
+		"`BYTES` on average (docs/native.md)")
 	f.StringVar(&o.Guard.Policy, "guard", "",
 		"act on memory by `POLICY`: guide, or a YAML file such as safe_training.yaml (docs/guard.md)")
 	f.BoolVar(&o.Guard.DryRun, "dry-run", false, "with --guard: tell what would be done, and do nothing")
@@ -104,6 +103,20 @@ func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
 	f.StringVar(&o.Budget, "budget", "1%", "share of the training's time that observing may take")
 	f.StringVar(&o.Trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
 	f.StringVar(&o.MaxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
+}
+
+// nativeFlag adds --native, which run and attach share; alone it takes a size of its own.
+func nativeFlag(f *pflag.FlagSet, size *string, usage string) {
+	f.StringVar(size, "native", "", usage)
+	f.Lookup("native").NoOptDefVal = "128KiB"
+}
+
+// nativeSize refuses --native= without a size.
+func nativeSize(cmd *cobra.Command, size string) error {
+	if size == "" && cmd.Flags().Changed("native") {
+		return app.Usage(fmt.Errorf("%s: --native= lacks a size: --native alone takes one of its own", cmd.Name()))
+	}
+	return nil
 }
 
 func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Settings, quiet bool) error {
