@@ -34,8 +34,8 @@ func TestNoEnd(t *testing.T) {
 	}
 }
 
-// TestWaitsAreTold: who is waited for is told as soon as nodes had their time to begin an answer, and the missing node's
-// reason is that it works, not that it is silent.
+// TestWaitsAreTold: who is waited for is told as soon as nodes had their time to begin an answer, and the missing
+// node's reason is that it works, not that it is silent.
 func TestWaitsAreTold(t *testing.T) {
 	g, parts := listens(), make(chan Part)
 	told := make(chan []string, 1)
