@@ -106,5 +106,8 @@ func (f *Fleet) Lake(fanout.Select) api.Session { return nil }
 // Status says that the hub keeps none.
 func (f *Fleet) Status(context.Context) (hub.Status, error) { return hub.Status{}, nil }
 
+// Judged says that the hub has no rows of its own.
+func (f *Fleet) Judged(context.Context, string) (hub.Judgement, error) { return hub.Judgement{}, nil }
+
 // Close does nothing.
 func (f *Fleet) Close() {}

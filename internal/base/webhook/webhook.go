@@ -1,6 +1,6 @@
-// Package webhook tells an address what a guard does: short messages as JSON, in a generic form or in Slack's, in the
-// order in which they come, with back-off, from outside the trainer. Nobody waits for it: what an address doesn't take
-// is given up and counted. Errors never carry the address, which may be a secret.
+// Package webhook tells an address what happens, such as what a guard does: short messages as JSON, in a generic form
+// or in Slack's, in the order in which they come, with back-off, from outside the trainer. Nobody waits for it: what an
+// address doesn't take is given up and counted. Errors never carry the address, which may be a secret.
 package webhook
 
 import (
@@ -36,20 +36,22 @@ type Message struct {
 
 // Sender sends to one address.
 type Sender struct {
-	url, form string
-	client    *http.Client
-	queue     chan Message
-	firstGap  time.Duration
+	url, form, event string
+
+	client   *http.Client
+	queue    chan Message
+	firstGap time.Duration
 
 	// after Run
 	Sent, Lost int
 	Err        error // the last one
 }
 
-// New makes a sender in the form json or slack; nothing is sent before Run.
-func New(url, form string) *Sender {
-	return &Sender{url: url, form: form, client: &http.Client{Timeout: timeout}, queue: make(chan Message, maxQueue),
-		firstGap: firstGap}
+// New makes a sender in the form json or slack, of messages about one kind of event, such as guard; nothing is sent
+// before Run.
+func New(url, form, event string) *Sender {
+	return &Sender{url: url, form: form, event: event, client: &http.Client{Timeout: timeout},
+		queue: make(chan Message, maxQueue), firstGap: firstGap}
 }
 
 // Tell puts a message into the queue; from one goroutine. Where that is full the oldest goes. It never blocks.
@@ -141,7 +143,7 @@ func (s *Sender) body(m Message) []byte {
 		SchemaVersion int    `json:"schema_version"`
 		Event         string `json:"event"`
 		Message
-	}{1, "guard", m}
+	}{1, s.event, m}
 	if s.form == "slack" { // its documents: "Sending messages using incoming webhooks"
 		v = struct {
 			Text string `json:"text"`

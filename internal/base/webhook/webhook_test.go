@@ -43,7 +43,7 @@ func listen(t *testing.T, codes ...int) *address {
 
 // send sends the messages and returns the sender when all is done.
 func send(ctx context.Context, url, form string, texts ...string) *Sender {
-	s := New(url, form)
+	s := New(url, form, "guard")
 	s.firstGap = time.Millisecond
 	for _, text := range texts {
 		s.Tell(Message{Session: "s", Host: "h", Time: time.Unix(0, 0).UTC(), Text: text})
@@ -101,7 +101,7 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	s := New("http://127.0.0.1:1", "json")
+	s := New("http://127.0.0.1:1", "json", "guard")
 	lost := 0
 	for range maxQueue + 10 {
 		if s.Tell(Message{}) {

@@ -88,7 +88,7 @@ func watchGuard(s *session.Session, p *guard.Policy) *guarding {
 	if p == nil || p.Webhook.URL == "" {
 		return g
 	}
-	g.sender, g.done = webhook.New(p.Webhook.URL, p.Webhook.Form), make(chan struct{})
+	g.sender, g.done = webhook.New(p.Webhook.URL, p.Webhook.Form, "guard"), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
 	sent := make(chan struct{})

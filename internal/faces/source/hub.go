@@ -112,3 +112,21 @@ func (h *Hub) Status(ctx context.Context) (s hub.Status, err error) {
 	}
 	return s, err
 }
+
+// Judged asks the hub for its own verdict.
+func (h *Hub) Judged(ctx context.Context, job string) (j hub.Judgement, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	text, err := json.Marshal(hub.Judge{Job: job})
+	var b []byte
+	if err == nil {
+		b, err = h.Asker.Request(ctx, "leak", text)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &j)
+	}
+	if err != nil {
+		return j, fmt.Errorf("ask the hub for its verdict: %w", err)
+	}
+	return j, nil
+}

@@ -48,6 +48,8 @@ type Fleet interface {
 	Lake(of fanout.Select) api.Session
 	// Status asks the hub how it is.
 	Status(ctx context.Context) (hub.Status, error)
+	// Judged asks the hub for its own verdict on a job, "" on all, from the rows that nodes have sent.
+	Judged(ctx context.Context, job string) (hub.Judgement, error)
 	Close()
 }
 

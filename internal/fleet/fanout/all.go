@@ -34,15 +34,18 @@ var errWhole = errors.New("its answer is larger than 8 MiB")
 
 // Bounds of all answers together, so that no node keeps whoever asks waiting, or takes its memory.
 const (
-	wholeTime   = 10 * time.Minute // beyond Patience: a verdict on a day of a large session takes some
-	nodeBytes   = 64 << 20         // of a node's answers; those of 16 sessions with 4,096 processes
-	maxSessions = 1 << 10          // of a node
+	// wholeTimes is how often Patience a whole answer may take: the verdict on a day of steps takes a fifth of a second
+	// of an idle machine, and a minute is enough of one that has 300 times as much to do.
+	wholeTimes  = 30
+	nodeBytes   = 64 << 20 // of a node's answers; those of 16 sessions with 4,096 processes
+	maxSessions = 1 << 10  // of a node
 	// fleetBytes is of all nodes: 1,000 of them with a megabyte each. Beyond it those that have sent most are left out.
 	fleetBytes = 1 << 30
 )
 
 // All asks every session that a selection fits with one message, and waits for their whole answers. Nodes have Patience
-// to say that they are there; one that works at its answer may take longer, as long as it gives signs of life.
+// to say that they are there; one that works at its answer may take wholeTimes that, as long as it gives signs of life.
+// Waits is told of those that do.
 func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, missing []Missing, err error) {
 	body, err := json.Marshal(r.Body)
 	if err != nil {
@@ -58,7 +61,7 @@ func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, mi
 		return nil, nil, err
 	}
 	defer stop()
-	g := &gathering{a: a, asked: as, most: a.Patience + wholeTime, wanted: map[string]bool{},
+	g := &gathering{a: a, asked: as, most: wholeTimes * a.Patience, wanted: map[string]bool{},
 		failed: map[string]string{}, open: map[string]*Answer{}, shares: map[string]*share{}}
 	for _, n := range nodes {
 		if n.Up && (s.Node == "" || s.Node == n.Name) {
@@ -158,6 +161,7 @@ func (g *gathering) run(ctx context.Context, parts <-chan Part) (late map[string
 					delete(g.wanted, who)
 				}
 			}
+			g.waits()
 		case <-quiet.C:
 			return g.giveUp(late)
 		case <-last.C:
@@ -169,9 +173,26 @@ func (g *gathering) run(ctx context.Context, parts <-chan Part) (late map[string
 	return late
 }
 
-func (g *gathering) giveUp(late map[string]bool) map[string]bool {
+// waits tells of the nodes that have begun their answer, and are waited for.
+func (g *gathering) waits() {
+	var nodes []string
 	for who := range g.wanted {
-		late[who] = true
+		node, _, _ := strings.Cut(who, "/")
+		nodes = append(nodes, node)
+	}
+	slices.Sort(nodes)
+	if nodes = slices.Compact(nodes); len(nodes) > 0 && g.a.Waits != nil {
+		g.a.Waits(nodes, g.most-g.a.Patience)
+	}
+}
+
+// giveUp calls the open answers off.
+func (g *gathering) giveUp(late map[string]bool) map[string]bool {
+	for who, began := range g.wanted {
+		if late[who] = true; began {
+			node, _, _ := strings.Cut(who, "/")
+			g.failed[node] = whyWorks
+		}
 	}
 	for _, one := range g.open {
 		g.say(one, Flow{Cancel: true})

@@ -1,7 +1,9 @@
 package fanout
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +12,7 @@ import (
 // listens is a question to one process of n1 that goes on.
 func listens() *gathering {
 	return &gathering{a: &Asker{Patience: time.Millisecond}, most: time.Millisecond, failed: map[string]string{},
-		wanted: map[string]bool{"n1/i": true, "n2/i": true}, open: map[string]*Answer{}, shares: map[string]*share{}}
+		wanted: map[string]bool{"n1/i": false, "n2/i": false}, open: map[string]*Answer{}, shares: map[string]*share{}}
 }
 
 // TestNoEnd: a node that gives signs of life for ever is waited for no longer than a bound.
@@ -22,13 +24,47 @@ func TestNoEnd(t *testing.T) {
 		select {
 		case parts <- sign:
 		case silent := <-over:
-			if !silent["n1/i"] {
-				t.Errorf("late: %v", silent)
+			if !silent["n1/i"] || !silent["n2/i"] || g.failed["n1"] != whyWorks || g.failed["n2"] != "" {
+				t.Errorf("late: %v, failed: %v", silent, g.failed)
 			}
 			return
 		case <-late:
 			t.Fatal("it is waited for")
 		}
+	}
+}
+
+// TestWaitsAreTold: who is waited for is told as soon as nodes had their time to begin an answer, and the missing
+// node's reason is that it works, not that it is silent.
+func TestWaitsAreTold(t *testing.T) {
+	g, parts := listens(), make(chan Part)
+	told := make(chan []string, 1)
+	g.most, g.a.Waits = time.Hour, func(nodes []string, most time.Duration) {
+		if most != time.Hour-g.a.Patience {
+			t.Errorf("for %s", most)
+		}
+		told <- nodes
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan map[string]bool)
+	go func() { over <- g.run(ctx, parts) }()
+	for sign := (Part{Kind: Body, Node: "n1", Instance: "i"}); ; {
+		select {
+		case parts <- sign:
+			continue
+		case nodes := <-told:
+			if !slices.Equal(nodes, []string{"n1"}) {
+				t.Errorf("told of %v", nodes)
+			}
+		}
+		break
+	}
+	cancel()
+	late := <-over
+	missing := missingOf([]Node{{Name: "n1", Up: true, Instances: []string{"i"}}, {Name: "n2", Up: true,
+		Instances: []string{"i"}}}, Select{}, late, g.failed)
+	if len(missing) != 2 || missing[0].Why != whyWorks || missing[1].Why != whyLate || !missing[0].Late() {
+		t.Errorf("missing: %+v", missing)
 	}
 }
 

@@ -61,10 +61,13 @@ type Asker struct {
 	conn *bus.Conn
 	// Patience is how long nodes have to begin their answer.
 	Patience time.Duration
+	// Waits is called once for a question to many, after Patience, with the nodes that work at their answers, and how
+	// long those are waited for at most; nil for nobody who is told.
+	Waits func(nodes []string, most time.Duration)
 }
 
 // NewAsker makes one on a connection, which stays the caller's.
-func NewAsker(c *bus.Conn, patience time.Duration) *Asker { return &Asker{c, patience} }
+func NewAsker(c *bus.Conn, patience time.Duration) *Asker { return &Asker{conn: c, Patience: patience} }
 
 // NodesPage is how many bytes a hub's list of nodes has before the rest has to be asked for: some 10,000 nodes. What
 // one node more can add leaves it a message.
@@ -114,10 +117,14 @@ type Missing struct {
 	Why  string    `json:"why"`
 }
 
-const whyLate = "no answer in time"
+// Why the answer of a node that is connected is not known.
+const (
+	whyLate  = "no answer in time"
+	whyWorks = "it works at its answer, which has not ended in time: --deadline gives it longer"
+)
 
 // Late says that the node is connected, and what it has is not known.
-func (m Missing) Late() bool { return m.Why == whyLate }
+func (m Missing) Late() bool { return m.Why == whyLate || m.Why == whyWorks }
 
 // Sessions lists those that a selection fits, sorted by job, node and start, and who did not answer.
 func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing []Missing, err error) {
@@ -311,7 +318,7 @@ func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string
 		case !n.Up:
 			list = append(list, Missing{n.Name, n.Seen, "it is not connected"})
 		case late:
-			list = append(list, Missing{n.Name, n.Seen, whyLate})
+			list = append(list, Missing{n.Name, n.Seen, cmp.Or(why, whyLate)})
 		case why != "":
 			list = append(list, Missing{n.Name, n.Seen, why})
 		}

@@ -115,6 +115,9 @@ func (t *trip) begin(q Question) (err error) {
 	return err
 }
 
+// wholeTime is how long one session's answer may take beyond Patience: a statement over days of rows takes minutes.
+const wholeTime = 10 * time.Minute
+
 // leastRate is how many bytes a second make an answer longer than wholeTime.
 const leastRate = 1 << 20
 

@@ -21,7 +21,7 @@ type counts struct {
 	lakeBytes int64
 	lakeHours int
 
-	keepError, streamError, tidyError string // why rows don't come further now
+	keepError, streamError, tidyError, alertError string // why rows, or alerts, don't come further now
 }
 
 // maxTrouble bounds each of the words of why rows don't come further, in bytes.
@@ -155,7 +155,8 @@ func (h *Hub) Status(ctx context.Context) Status {
 	s.Answers = h.o.Rows != nil
 	s.Lake, s.LakeBytes, s.LakeHours = h.o.Lake, h.counts.lakeBytes, h.counts.lakeHours
 	s.Rate = h.counts.recent.perSecond(time.Now(), h.began)
-	for _, text := range []string{h.counts.keepError, h.counts.streamError, h.counts.tidyError} {
+	for _, text := range []string{h.counts.keepError, h.counts.streamError, h.counts.tidyError,
+		h.counts.alertError} {
 		if text != "" {
 			s.Trouble = append(s.Trouble, cut(text, maxTrouble))
 		}

@@ -39,6 +39,7 @@ func (a askers) take(place string, now time.Time) bool {
 const (
 	asksNodes  = "nodes"
 	asksStatus = "status"
+	asksLeak   = "leak"
 )
 
 // answerAskers answers who asks the hub, and carries what is for nodes to them, until stop: each place in a line of its
@@ -64,6 +65,8 @@ func (h *Hub) answerAskers(ctx context.Context) (stop func(), err error) {
 			h.nodes(m)
 		case asksStatus:
 			h.status(ctx, m)
+		case asksLeak:
+			h.leak(m)
 		}
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/trust"
+	"github.com/memgauge/memgauge/internal/fleet/board"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
@@ -42,6 +43,9 @@ type Options struct {
 	Rows     node.Rows  // answers for what Keep has kept; nil: nobody does
 	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
+
+	AlertTo    AlertTo       // who is told what is found in Keep's rows
+	JudgeEvery time.Duration // how often all jobs are judged by them; 0: judgeEvery
 
 	// SharedSecrets takes files of secrets that others than their owner can read, and a directory that its group can
 	// write: a cluster's volumes are so, and only the pod has them.
@@ -92,7 +96,8 @@ type Hub struct {
 	hellos  hellos // for hello alone
 	askers  askers
 	carrier carrier
-	untold  error // why others of this machine can't read where the hub is; for open and remember
+	judging judging // where there is a keeper
+	untold  error   // why others of this machine can't read where the hub is; for open and remember
 }
 
 // Identity is how others reach the hub.
@@ -148,7 +153,7 @@ const maxAddr = 64 << 10
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
 	h := &Hub{o: o, began: time.Now(), shares: newShares(o.LakeMax), hellos: hellos{}, askers: newAskers(),
-		carrier: newCarrier()}
+		carrier: newCarrier(), judging: judging{board: board.New()}}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err
@@ -353,6 +358,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
+		work.Go(func() { h.judge(ctx) })
 	}
 	return h.remember(ctx)
 }

@@ -177,8 +177,9 @@ func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Bat
 	return b, ok
 }
 
-// hand has the keeper take batches, however often it fails.
+// hand has the board and the keeper take batches, the latter however often it fails.
 func (h *Hub) hand(ctx context.Context, batches []frame.Batch) error {
+	h.judging.board.Take(batches, time.Now())
 	for {
 		// what is in hand when the hub ends is kept all the same
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)

@@ -67,8 +67,8 @@ func (h *house) start() {
 		h.t.Fatal(err)
 	}
 	h.Hub, err = hub.Open(hub.Options{Dir: h.dir, Listen: h.addr, MaxDisk: 1 << 30, Keep: w, Lake: h.lake(),
-		Gather: bus.Gather{Every: 20 * time.Millisecond, Bytes: 1 << 20},
-		Log:    slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+		Gather: bus.Gather{Every: 20 * time.Millisecond, Bytes: 1 << 20}, JudgeEvery: 100 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/formats/model"
@@ -222,6 +224,76 @@ func TestOneJob(t *testing.T) {
 	if err != nil || len(jobs) != 1 || jobs[0].Job != "job-10.0.0.1-29400" {
 		t.Errorf("%+v, %v", jobs, err)
 	}
+}
+
+// TestJudgedByTheHub: of the sessions of real nodes the hub itself names the rank that leaks, by what they send, with
+// what its own session says of it; one that is started anew leaves the job to the sessions.
+func TestJudgedByTheHub(t *testing.T) {
+	h := newHouse(t)
+	h.start()
+	for i, name := range []string{"n1", "n2"} {
+		m := newMachine(t, h, name)
+		x := m.train(int32(i+1), 4, 0)
+		b := model.Batch{Findings: []model.Finding{{Time: 1, Judgement: 1, Run: "healthy", Verdict: "healthy",
+			Memory: "device", Device: "cuda:0", Rank: model.Rank(4 * i)}}}
+		for step := range int64(200) {
+			for rank := range int32(4) {
+				row := model.Step{Time: (step + 1) * 1e6, PID: 10 + rank, Rank: int32(4*i) + rank, Step: step + 1,
+					Steps: 1, Allocated: 1 << 30}
+				if row.Rank == 6 {
+					row.Allocated += step << 20
+				}
+				b.Steps = append(b.Steps, row)
+			}
+		}
+		if i == 1 {
+			leak := &b.Findings[0]
+			leak.Run, leak.Verdict, leak.Rank, leak.PID, leak.Rate, leak.Unit = "leak", "leak", 6, 12, 1<<20, "step"
+			leak.Site, leak.Holder = "ranks.py:27", "__main__.all_losses"
+		}
+		if err := x.db.Append(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		m.start()
+	}
+	var j hub.Judgement
+	defer func() {
+		if t.Failed() {
+			text, _ := json.Marshal(j)
+			t.Logf("the last answer: %.4000s", text)
+		}
+	}()
+	until(t, "the verdict", func() bool {
+		j = h.judgement(t)
+		return len(j.Jobs) == 1 && len(j.Lacking) == 0 && j.Jobs[0].Skew.Ranks == 8 &&
+			strings.Contains(j.Jobs[0].Text, "Rank 6 on n2 grows by ") &&
+			strings.Contains(j.Jobs[0].Text, "held by __main__.all_losses; created at ranks.py:27")
+	})
+	h.stop()
+	h.start()
+	until(t, "the nodes at the next hub", func() bool {
+		j = h.judgement(t)
+		return len(j.Jobs) == 0 && len(j.Lacking) == 1 && len(j.Missing) == 0
+	})
+}
+
+// judgement asks the hub as a command does.
+func (h *house) judgement(t *testing.T) hub.Judgement {
+	t.Helper()
+	conn, err := bus.Dial(bus.DialOptions{URL: h.addr, Token: h.Identity.Ask})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	b, err := conn.Request(t.Context(), bus.Hub(conn.Place(), "leak"), nil)
+	var j hub.Judgement
+	if err == nil {
+		err = json.Unmarshal(b, &j)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return j
 }
 
 // TestTakenOver: where the process that answered for one session is gone, the next one goes on for the same hub, in the

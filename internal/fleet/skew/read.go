@@ -107,8 +107,16 @@ type Held struct {
 // NewHeld makes an empty one.
 func NewHeld() *Held { return &Held{nodes: map[string]Input{}} }
 
-func newInput() Input {
+// NewInput makes one of empty grids.
+func NewInput() Input {
 	return Input{Memory: NewGrid(), Process: NewGrid(), Time: NewGrid(), Host: NewGrid()}
+}
+
+// Put makes what one node has told be this. It is read until the comparison has ended.
+func (h *Held) Put(node string, in Input) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nodes[node] = in
 }
 
 func (in Input) grids() []*Grid { return []*Grid{in.Memory, in.Process, in.Time, in.Host} }
@@ -162,7 +170,7 @@ func (h *Held) Judge() Report {
 
 // joined is what some nodes have told.
 func (h *Held) joined(names []string) Input {
-	out := newInput()
+	out := NewInput()
 	for _, name := range names {
 		for i, g := range h.nodes[name].grids() {
 			out.grids()[i].addAll(g)
@@ -206,7 +214,7 @@ func (h *Held) add(s series) {
 	u := Unit{Rank: s.Rank, Node: s.Node}
 	in, known := h.nodes[u.Node]
 	if !known && len(h.nodes) < MaxUnits {
-		in = newInput()
+		in = NewInput()
 		h.nodes[u.Node] = in
 	}
 	switch {

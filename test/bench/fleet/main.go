@@ -1,8 +1,9 @@
 // Command fleet prints how long `memgauge hub leak` takes over a fleet of simulated nodes: real connections with TLS to
-// a real hub on loopback, real frames, the whole command from dialling to its last line; what nodes answer was computed
-// beforehand. One rank leaks, and every answer must name it.
+// a real hub on loopback, real frames, the whole command from dialling to its last line. Nodes send the steps of their
+// ranks, from which the hub judges the job each 30 s and answers; with -live each node is asked, and what nodes answer
+// was computed beforehand. One rank leaks, and every answer must name it.
 //
-//	go run ./test/bench/fleet [-nodes 1000] [-ranks 8] [-questions 100]
+//	go run ./test/bench/fleet [-nodes 1000] [-ranks 8] [-questions 100] [-live]
 package main
 
 import (
@@ -30,11 +31,13 @@ import (
 	"github.com/memgauge/memgauge/internal/faces/cli"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/fleet/skew/simulate"
 	"github.com/memgauge/memgauge/internal/judge/detect"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 const (
@@ -46,15 +49,16 @@ func main() {
 	nodes := flag.Int("nodes", 1000, "simulated nodes")
 	ranks := flag.Int("ranks", 8, "ranks of each")
 	questions := flag.Int("questions", 100, "times that the command runs, one after the other")
+	live := flag.Bool("live", false, "ask the nodes (hub leak --live)")
 	profile := flag.String("cpuprofile", "", "write a profile of the questions to `FILE`")
 	flag.Parse()
-	if err := bench(*nodes, *ranks, *questions, *profile); err != nil {
+	if err := bench(*nodes, *ranks, *questions, *live, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(nodes, ranks, questions int, profile string) error {
+func bench(nodes, ranks, questions int, live bool, profile string) error {
 	dir, err := os.MkdirTemp("", "memgauge-fleet-bench-")
 	if err != nil {
 		return err
@@ -63,7 +67,8 @@ func bench(nodes, ranks, questions int, profile string) error {
 	if err := os.Setenv("MEMGAUGE_HOME", dir); err != nil {
 		return err
 	}
-	h, err := hub.Open(hub.Options{Dir: filepath.Join(dir, "hub"), Listen: "127.0.0.1:0", MaxDisk: 64 << 20,
+	h, err := hub.Open(hub.Options{Dir: filepath.Join(dir, "hub"), Listen: "127.0.0.1:0", MaxDisk: 1 << 30,
+		Keep: keeper{}, Gather: bus.Gather{Every: time.Second, Bytes: 4 << 20},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	if err != nil {
 		return err
@@ -81,6 +86,14 @@ func bench(nodes, ranks, questions int, profile string) error {
 		g.Go(func() error { return fleet[i].run(ctx, h, dir, slots, begun.Done) })
 	}
 	begun.Wait()
+	if !live {
+		if err := ship(ctx, fleet, slots); err != nil {
+			return err
+		}
+		if err := judged(ctx, h); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("%d nodes × %d ranks; rank %d on %s leaks; an answer of a node is %d bytes\n", nodes, ranks, fault.Rank,
 		fault.Node, len(fleet[0].held)+len(fleet[0].report))
 	if profile != "" {
@@ -94,22 +107,26 @@ func bench(nodes, ranks, questions int, profile string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	err = ask(fault, questions)
+	err = ask(fault, questions, live)
 	cancel()
 	return errors.Join(err, g.Wait())
 }
 
 // ask runs the command again and again.
-func ask(fault simulate.Fault, questions int) error {
+func ask(fault simulate.Fault, questions int, live bool) error {
 	var took []time.Duration
 	cpu := processorTime()
 	for range questions {
 		var out, errs bytes.Buffer
 		began := time.Now()
-		code := cli.Main([]string{"hub", "leak", "--deadline", "60s"}, strings.NewReader(""), &out, &errs)
+		words := []string{"hub", "leak", "--deadline", "60s"}
+		if live {
+			words = append(words, "--live")
+		}
+		code := cli.Main(words, strings.NewReader(""), &out, &errs)
 		took = append(took, time.Since(began))
 		if want := fmt.Sprintf("Rank %d on %s grows", fault.Rank, fault.Node); code != 3 ||
-			!strings.Contains(out.String(), want) || errs.Len() > 0 {
+			!strings.Contains(out.String(), want) || strings.Contains(errs.String(), "the hub's verdict") == live {
 			return fmt.Errorf("exit %d without %q:\n%.2000s%.2000s", code, want, out.String(), errs.String())
 		}
 	}
@@ -137,6 +154,88 @@ type pretended struct {
 	name         string
 	session      fanout.Session
 	held, report []byte
+	frames       [][]byte
+	conn         *bus.Conn
+}
+
+// keeper drops what it is given: the lake is measured by test/bench/hub.
+type keeper struct{}
+
+func (keeper) AppendAll(context.Context, []frame.Batch) error { return nil }
+func (keeper) ID() string                                     { return "none" }
+func (keeper) Counts() (stored, again int64)                  { return 0, 0 }
+func (keeper) Parts(frame.Batch) []string                     { return []string{"one"} }
+func (keeper) Refused() map[string]int64                      { return nil }
+func (keeper) Aside() (names []string, more int)              { return nil, 0 }
+
+// ship has every node send its frames.
+func ship(ctx context.Context, fleet []*pretended, slots chan struct{}) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range fleet {
+		g.Go(func() error {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			for _, text := range n.frames {
+				for n.conn.Ship(ctx, text) != nil { // until the hub has it
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// judged waits until the hub has judged all that was sent.
+func judged(ctx context.Context, h *hub.Hub) error {
+	conn, err := bus.Dial(bus.DialOptions{URL: h.Identity.Addr, Token: h.Identity.Ask})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for {
+		var j hub.Judgement
+		b, err := conn.Request(ctx, bus.Hub(conn.Place(), "leak"), nil)
+		if err == nil {
+			err = json.Unmarshal(b, &j)
+		}
+		if err != nil {
+			return err
+		}
+		if len(j.Jobs) == 1 && len(j.Lacking) == 0 {
+			fmt.Printf("the hub's answer has %d bytes\n", len(b))
+			return nil
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// stepRows is a node's steps and its own verdicts as frames.
+func (n *pretended) stepRows(units []skew.Unit, held, times map[skew.Unit]map[int64]float64, r detect.Report) error {
+	rows := frames.Rows(frames.Fields("python.steps"), cells*len(units), func(f frame.Field, k int) any {
+		u, c := units[k%len(units)], int64(k/len(units))
+		return map[string]any{"job": "llama", "node": n.name, "rank": u.Rank, "pid": 4000 + u.Rank, "step": int(c * 32),
+			"steps": 1, "inference": false, "device": "cuda:0", "allocated": int64(held[u][c]),
+			"anon": int64(held[u][c]), "ts": int64(times[u][c] * 1e6)}[f.Name]
+	})
+	verdicts := frames.Rows(frames.Fields("memgauge.findings"), len(r.Findings), func(f frame.Field, k int) any {
+		d := r.Findings[k].Document()
+		return map[string]any{"job": "llama", "node": n.name, "rank": int(d.Rank), "pid": int(d.PID), "judgement": 1,
+			"run_verdict": string(r.Verdict), "verdict": d.Verdict, "memory": d.Memory, "device": string(d.Device),
+			"by_time": false, "rate_mb_per_step": float64(d.Rate) / (1 << 20), "start_step": int64(d.Start),
+			"unit": d.Unit, "site": string(d.Site), "holder": string(d.Holder), "advice": string(d.Advice)}[f.Name]
+	})
+	for name, part := range map[string]frame.Rows{"python.steps": rows, "memgauge.findings": verdicts} {
+		text, err := frame.Encode(frame.Batch{Header: frame.Header{Job: "llama", Node: n.name, Rank: -1,
+			Session: n.session.About.ID, Table: name, First: 1, Count: part.Len()}, Rows: part})
+		if err != nil {
+			return err
+		}
+		n.frames = append(n.frames, text)
+	}
+	return nil
 }
 
 // simulated makes the nodes' answers, with the noise of the simulations in docs/lake.md.
@@ -166,9 +265,11 @@ func simulated(nodes, ranks, steps int) (list []*pretended, fault simulate.Fault
 			Cwd:     "/srv/train", Host: n.name, Started: time.Now(), Live: true}}
 		r := detect.Report{Verdict: detect.Healthy, Steps: float64(steps * 32)}
 		var text bytes.Buffer
+		var units []skew.Unit
 		for k := range ranks {
 			u := skew.Unit{Rank: i*ranks + k, Node: n.name}
 			n.session.Ranks = append(n.session.Ranks, u.Rank)
+			units = append(units, u)
 			line(&text, u, held[u], times[u])
 			r.Findings = append(r.Findings, own(u, u.Rank == fault.Rank)...)
 			if u.Rank == fault.Rank {
@@ -177,6 +278,9 @@ func simulated(nodes, ranks, steps int) (list []*pretended, fault simulate.Fault
 		}
 		n.held = text.Bytes()
 		n.report, _ = json.Marshal(r) // of plain values
+		if err := n.stepRows(units, held, times, r); err != nil {
+			panic(err) // rows of this program's making
+		}
 		list = append(list, n)
 	}
 	return list, fault
@@ -223,6 +327,7 @@ func (n *pretended) run(ctx context.Context, h *hub.Hub, dir string, slots chan 
 		return err
 	}
 	defer c.Close()
+	n.conn = c
 	stop, err := c.Hear(bus.Ask(""), func(m bus.Msg) { n.answer(c, m) })
 	if err == nil {
 		defer stop()

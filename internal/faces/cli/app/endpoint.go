@@ -62,7 +62,7 @@ func (a *App) addEndpoint(root *cobra.Command) {
 	wait := (*units.Duration)(&a.Hub.Wait)
 	a.Hub = HubOptions{Wait: patience}
 	f.BoolVar(&a.Hub.Strict, "strict", false, "exit with 1 where a node is missing")
-	f.BoolVar(&a.Hub.Live, "live", false, "query and tables: ask the sessions, not the hub's lake")
+	f.BoolVar(&a.Hub.Live, "live", false, "query, tables and leak: ask the sessions, not what the hub has of them")
 	f.Var(wait, "deadline", "how long nodes have to begin their answer")
 	f.StringVar(&a.Hub.Token, "token-file", "", "`FILE` with the hub's ask token (MEMGAUGE_TOKEN_FILE)")
 	f.StringVar(&a.Hub.CA, "ca", "", "`FILE` with the authorities of the hub's certificate, where it is one of yours")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/plain"
@@ -55,8 +56,20 @@ func (a *App) find() (*source.Source, error) {
 		if a.Reach != nil {
 			return a.Reach(way, a.Hub.Wait)
 		}
-		return way.Reach(a.Hub.Wait)
+		there, err := way.Reach(a.Hub.Wait)
+		if err != nil {
+			return nil, err
+		}
+		var once sync.Once // a command may ask more than one thing of them
+		there.Waits = func(nodes []string, most time.Duration) { once.Do(func() { a.waits(nodes, most) }) }
+		return there, nil
 	})
+}
+
+// waits names the nodes that a command waits for.
+func (a *App) waits(nodes []string, most time.Duration) {
+	plain.Fprintf(a.Stderr, "memgauge: waiting for %s (%s), since %s; without them the answer comes after %s more\n",
+		doc.Plural(len(nodes), "node"), SomeOf(nodes), units.Duration(a.Hub.Wait), units.Duration(most))
 }
 
 // leave closes what the command has asked.

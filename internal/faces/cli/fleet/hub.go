@@ -40,7 +40,8 @@ type hubOptions struct {
 	age   units.Duration
 	size  units.Bytes
 
-	health string // address for probes; "": none
+	health  string // address for probes; "": none
+	metrics string // address for scrapers; "": none
 }
 
 // defaultReplicas are the servers of a NATS of the user's that keep each frame: one of three may be lost.
@@ -95,6 +96,13 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.BoolVar(&o.SharedSecrets, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.IntVar(&o.External.Replicas, "replicas", defaultReplicas, "how many of its servers keep each frame, 1 to 5")
 	f.StringVar(&o.health, "health", "", "answer probes (GET /healthz) at `ADDRESS` host:port, without TLS")
+	f.StringVar(&o.metrics, "metrics", "",
+		"tell Prometheus (GET /metrics) of all jobs, ranks and nodes at `ADDRESS` host:port, without TLS")
+	f.StringVar(&o.AlertTo.Alertmanager, "alertmanager", "",
+		"tell Alertmanager at `URL` of jobs that leak or have an odd rank, such as http://alerts:9093")
+	f.StringVar(&o.AlertTo.Webhook, "webhook", "", "post a short message about each such alert to `URL`")
+	f.StringVar(&o.AlertTo.Form, "webhook-form", "json", "`FORM` of those messages: json or slack")
+	app.Check(f, "metrics", app.Listens)
 	app.Check(f, "listen", app.Listens)
 	app.Check(f, "health", app.Listens)
 	app.Check(f, "lake", lake.CheckLocation)
@@ -133,6 +141,9 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	if o.health != "" {
 		g.Go(func() error { return h.ServeHealth(ctx, o.health) })
+	}
+	if o.metrics != "" {
+		g.Go(func() error { return h.ServeMetrics(ctx, o.metrics) })
 	}
 	g.Go(func() error {
 		defer cancel()
@@ -190,6 +201,9 @@ func (o *hubOptions) check() error {
 	var err error
 	if o.Grant, err = allowed("hub", o.allow); err != nil {
 		return err
+	}
+	if err := o.AlertTo.Check(); err != nil {
+		return fmt.Errorf("hub: %w", err)
 	}
 	o.Gather = bus.Gather{Every: lake.FlushEvery, Bytes: gatherBytes}
 	if o.age < 0 {
