@@ -215,6 +215,7 @@ func TestWebFinished(t *testing.T) {
 	b.shows(".sessions strong", name)
 	b.shows(".sessions .cmd", markup)
 	b.shows(".sessions .chip", "leak")
+	b.listed()
 	b.accessible("the list")
 	b.do(chromedp.Click(".sessions a"))
 	b.shows("h1", name)
@@ -232,6 +233,9 @@ func TestWebFinished(t *testing.T) {
 			t.Errorf("%s is %d pixels wider than the window", view, wide)
 		}
 	}
+	b.shows(".inall", "of a budget of 1.0 %")
+	b.shows(".inall", "outside the trainer")
+	b.printed("#/s/" + id + "/overview")
 	b.open("#/s/" + id + "/verdicts")
 	b.shows(".card.leak", "all_losses")
 	b.until("the evidence", "!!document.querySelector('.evidence canvas')")
@@ -239,6 +243,52 @@ func TestWebFinished(t *testing.T) {
 		t.Error("a name has become markup")
 	}
 	b.clean(url)
+}
+
+// listed: a row says how fast a leak grows and who holds it, and draws what was held; the search finds it by these; and
+// the list is no wider than a phone.
+func (b *browser) listed() {
+	b.t.Helper()
+	b.shows(".sessions dd strong", "/ step")
+	b.shows(".sessions .holder", "all_losses")
+	b.until("what was held", "!!document.querySelector('.sessions svg.spark path')")
+	search := func(text string) {
+		run[string](b, fmt.Sprintf(`(() => { const i = document.querySelector("input[type=search]"); i.value = %q;
+			i.dispatchEvent(new Event("input", { bubbles: true })); return "" })()`, text))
+	}
+	search("healthy")
+	b.shows("main .state", "No session matches")
+	search("leak all_losses")
+	b.until("the session again", "document.querySelectorAll('.sessions li').length === 1")
+	search("")
+	b.do(chromedp.EmulateViewport(360, 740))
+	b.wide("the list on a phone")
+	b.do(chromedp.EmulateViewport(1280, 900))
+}
+
+// printed: a dark desktop's page is black on white on paper, with the heads of tables and the names of classes.
+func (b *browser) printed(hash string) {
+	b.t.Helper()
+	b.open(hash)
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	b.still()
+	media := func(kind, scheme string) {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: kind,
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	media("print", "dark")
+	b.until("white paper", `(() => { const of = (e) => getComputedStyle(e);
+		return of(document.body).backgroundColor === "rgb(255, 255, 255)" &&
+			of(document.querySelector(".chip")).backgroundColor === "rgb(255, 235, 233)" &&
+			!matchMedia("screen and (prefers-color-scheme: dark)").matches })()`)
+	for _, shown := range []string{".legend button", "th button.sort"} {
+		b.until(shown+" on paper", fmt.Sprintf("document.querySelector(%q)?.offsetHeight > 0", shown))
+	}
+	b.until("no buttons on paper", "!document.querySelector('.controls')?.offsetHeight")
+	media("", "light")
 }
 
 func TestWebKeyboardAndLinks(t *testing.T) {
@@ -394,8 +444,28 @@ func TestWebSQL(t *testing.T) {
 	ask("SELECT 1 AS first")
 	b.shows(".row", "first")
 	b.typed("SELECT 4242 AS typed, 'it is there' AS whole")
+	b.until("what was asked before", "document.querySelector('.asked option:nth-child(2)')?.innerText.includes('4242')")
+	ask("SELECT range AS n, CASE WHEN range % 2 THEN 9007199254740991 - range END AS held_bytes FROM range(400)")
+	b.shows(".rowhead", "held_bytes")
+	run[string](b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Chart')?.click(), ''")
+	b.until("a chart in bytes", "!!document.querySelector('.chart .u-legend')")
+	ask("SELECT 1 AS one,%0A  wrng FROM memgauge.events")
+	b.shows(".state.bad pre", "^")
+	b.until("the place of the mistake", "String(getSelection()) === 'wrng'")
+	b.tree()
 	ask("DROP TABLE memgauge.events")
 	b.shows(".state.bad", "DROP")
+}
+
+// tree opens a table among the schemas, and writes a column's name into the statement.
+func (b *browser) tree() {
+	b.t.Helper()
+	run[string](b, `document.querySelectorAll(".tree, .tree details").forEach((e) => { e.open = true }), ""`)
+	b.shows(".tree > .schema > summary", "python")
+	const name = `[...document.querySelectorAll(".tree dt button")].find((e) => e.textContent === "heap_in_use")`
+	b.until("a column", "!!"+name)
+	run[string](b, name+`.click(), ""`)
+	b.until("the name in the statement", "document.querySelector('.cm-content').innerText.includes('heap_in_use')")
 }
 
 // typed writes a statement faster than the page draws, and runs it: the editor has what was typed, and its answer

@@ -79,7 +79,8 @@ var Brief = Of[Standing](fmt.Sprintf(`WITH own AS (SELECT min(limit_bytes) AS "l
 	coalesce((SELECT "limit" FROM own), (SELECT max(total) FROM host.memory)) AS "limit",
 	(SELECT max(step) FROM python.steps) AS steps,
 	(SELECT rate_mb_per_step FROM leak) AS rate_mb, (SELECT coalesce(unit, 'step') FROM leak) AS unit,
-	(SELECT holder FROM leak) AS holder, coalesce((SELECT list(rss ORDER BY slot) FROM line), []) AS line`, linePoints-1))
+	(SELECT holder FROM leak) AS holder, coalesce((SELECT list(rss ORDER BY slot) FROM line), []) AS line`,
+	linePoints-1))
 
 // Named is a text of the session's.
 type Named struct{ Name string }

@@ -34,8 +34,9 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"findings": asked(q.Findings(0)), "last findings": asked(q.LastFindings),
 		"first seen": asked(q.FirstSeen),
 		"span":       asked(q.Span), "events": asked(q.Events(10)),
-		"happened": asked(q.Happened(500)), "costs": asked(q.Costs), "cost in all": asked(q.CostInAll), "cost by side": asked(q.CostBySide),
-		"drops?": asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
+		"happened": asked(q.Happened(500)), "costs": asked(q.Costs), "cost in all": asked(q.CostInAll),
+		"cost by side": asked(q.CostBySide),
+		"drops?":       asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
 		"host holdings then?": asked(q.HostHoldings(at)), "holders": asked(q.Holders(at)),
 		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
@@ -216,7 +217,8 @@ func TestCostOnce(t *testing.T) {
 	parts, err := api.Ask(t.Context(), db, q.Costs)
 	all, allErr := api.Ask(t.Context(), db, q.CostInAll)
 	sides, err2 := api.Ask(t.Context(), db, q.CostBySide)
-	if err = errors.Join(err, err2); err != nil || allErr != nil || len(parts) != 3 || len(sides) != 2 || len(all) != 1 {
+	if err = errors.Join(err, err2); err != nil || allErr != nil || len(parts) != 3 ||
+		len(sides) != 2 || len(all) != 1 {
 		t.Fatal(parts, all, err, allErr)
 	}
 	if *parts[0].Share != 0.02 || *all[0].Share != 0.03 || all[0].Seconds != 3 {

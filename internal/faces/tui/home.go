@@ -356,7 +356,8 @@ func (h *home) drawSessions(m *model, wide, high, line int) []string {
 		}
 		command := safe(strings.Join(s.Command, " "))
 		items = append(items, item{key: s.Dir, text: s.Name + " " + s.State + " " + s.Verdict + " " + command,
-			cells: []string{safe(s.Name), state, paint(verdictColours[s.Verdict], safe(s.Verdict)), size(h.memoryOf(s)), strconv.Itoa(max(1, len(s.Ranks))),
+			cells: []string{safe(s.Name), state, paint(verdictColours[s.Verdict], safe(s.Verdict)),
+				size(h.memoryOf(s)), strconv.Itoa(max(1, len(s.Ranks))),
 				size(s.DiskBytes), units.Age(s.Started, m.o.now()), safe(brief(s.Command))}})
 	}
 	if len(items) == 0 {
@@ -394,7 +395,8 @@ var processOrders = []struct {
 
 var processColumns = []column{{name: "pid", wide: 8, right: true}, {name: "memory", wide: 9, right: true},
 	{name: "swap", wide: 9, right: true, from: 110}, {name: "GPU", wide: 9, right: true, from: 90},
-	{name: "CPU", wide: 5, right: true}, {name: "age", wide: 12, right: true, from: 70}, {name: "observed in", wide: 16},
+	{name: "CPU", wide: 5, right: true}, {name: "age", wide: 12, right: true, from: 70},
+	{name: "observed in", wide: 16},
 	{name: "command"}}
 
 func (h *home) drawProcesses(wide, high, line int) []string {
