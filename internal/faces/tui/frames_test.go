@@ -155,7 +155,7 @@ func TestMachine(t *testing.T) {
 	d.keys("/", "<esc>", "<up>", "<enter>").has("step 6,000")
 }
 
-// On 80 columns every screen says how to leave it and where all its keys are, and the advice about a leak is read whole.
+// On 80 columns every screen says how to leave it and where all its keys are; the advice about a leak is read whole.
 func TestNothingIsCutAt80Columns(t *testing.T) {
 	session := drive(t, Options{Session: load(t)}, 80, 24)
 	process := drive(t, Options{Session: load(t)}, 80, 24)
