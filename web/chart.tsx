@@ -4,14 +4,22 @@ import uPlot from "uplot";
 import { series as colors } from "./colors";
 import * as f from "./format";
 import { t } from "./i18n";
-import type { Answer } from "./sql";
+import type { Answer, Unit } from "./sql";
 import { dark } from "./state";
 
 const maxSeries = 7; // as many as there are colours
 
 const isTime = (v: unknown) => typeof v === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(v);
 
-export function Chart({ a }: { a: Answer }) {
+// told writes a value in its column's unit.
+function told(v: number, unit: Unit): string {
+  if (unit === "bytes") return f.bytes(v);
+  if (unit === "MB") return f.bytes(f.mib(v));
+  if (unit === "ns") return f.span(v / 1e9);
+  return Number(v.toPrecision(6)).toLocaleString();
+}
+
+export function Chart({ a, unit }: { a: Answer; unit: (column: string) => Unit }) {
   const box = useRef<HTMLDivElement>(null);
   const numbers = a.columns
     .map((_, i) => i)
@@ -19,6 +27,9 @@ export function Chart({ a }: { a: Answer }) {
   const time = a.columns.findIndex((_, i) => isTime(a.rows[0][i]));
   const across = time >= 0 ? time : numbers.length > 1 ? numbers[0] : -1;
   const above = numbers.filter((i) => i !== across).slice(0, maxSeries);
+  // the axis has a unit where all that is drawn has the same
+  const units = above.map((i) => unit(a.columns[i])),
+    common: Unit = units.every((u) => u === units[0]) ? (units[0] ?? "") : "";
   useEffect(() => {
     const el = box.current;
     if (!above.length || !el) return;
@@ -45,7 +56,15 @@ export function Chart({ a }: { a: Answer }) {
           scales: { x: { time: time >= 0 } },
           axes: [
             { ...axis, ...(time >= 0 ? {} : { values: (_: uPlot, at: number[]) => at.map((v) => f.count(v)) }) },
-            { ...axis, size: 90, values: (_, at) => at.map((v) => Number(v.toPrecision(6)).toLocaleString()) },
+            {
+              ...axis,
+              // as wide as its longest label
+              size: (u, values) => {
+                u.ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+                return 20 + Math.max(30, ...(values ?? []).map((v) => u.ctx.measureText(v).width / devicePixelRatio));
+              },
+              values: (_, at) => at.map((v) => told(v, common)),
+            },
           ],
           series: [
             { label: across < 0 ? "#" : a.columns[across] },
@@ -53,6 +72,7 @@ export function Chart({ a }: { a: Answer }) {
               label: a.columns[c],
               stroke: colors[i],
               width: 1.5,
+              value: (_: uPlot, v: number | null) => (v == null ? "NULL" : told(v, units[i])),
               points: { show: points.length < 200 },
             })),
           ],

@@ -92,7 +92,7 @@ function Open({ take }: { take: (f: File | undefined) => void }) {
   const list = useLoad<Shot[]>((s) => get("f", s), [place]);
   if (!/^(#\/?(all)?)?$/.test(place)) return null;
   return (
-    <section aria-labelledby="shots">
+    <section class="drop" aria-labelledby="shots">
       <h2 id="shots">{t("xShots")}</h2>
       <p class="controls">
         <label class="pick">

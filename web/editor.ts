@@ -11,6 +11,8 @@ import type { Table } from "./api";
 export interface Editor {
   setText(s: string): void;
   complete(tables: Table[], functions: string[]): void;
+  insert(s: string): void; // where the cursor is
+  point(at: number): void; // selects the word there
   close(): void;
 }
 
@@ -68,6 +70,15 @@ export function make(
     setText(s) {
       if (s !== view.state.doc.toString())
         view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: s } });
+    },
+    insert(s) {
+      view.dispatch(view.state.replaceSelection(s));
+      view.focus();
+    },
+    point(at) {
+      const word = view.state.wordAt(Math.min(at, view.state.doc.length));
+      view.dispatch({ selection: { anchor: word?.from ?? at, head: word?.to ?? at }, scrollIntoView: true });
+      view.focus();
     },
     complete(tables, functions) {
       const schema: Record<

@@ -5,7 +5,7 @@ import type { Burned, Flame } from "./api";
 import { inkOn } from "./colors";
 import * as f from "./format";
 import { t } from "./i18n";
-import { Table } from "./parts";
+import { CopyPlace, Table } from "./parts";
 
 const row = 20; // px
 const mostCells = 4000; // drawn at once
@@ -87,13 +87,79 @@ function matching(root: Burned, text: string): { all: Set<Burned>; bytes: number
   return { all, bytes };
 }
 
-// count names what a frame's number counts.
-export function Graph({ root, compare, count = "xBlocks" }: { root: Burned; compare: boolean; count?: string }) {
+const mostFrames = 200; // of a stack; a deeper one is recursion
+
+// inverted turns the stacks around: outermost are the frames that hold the memory themselves, below them who called them.
+function inverted(root: Burned): Burned {
+  const top: Burned = { ...root, children: [] },
+    known = new Map<Burned, Map<string, Burned>>();
+  const add = (way: Burned[], bytes: number, before: number, blocks: number) => {
+    let at = top;
+    for (const n of way.slice(-mostFrames).reverse()) {
+      const beside = known.get(at) ?? new Map<string, Burned>();
+      known.set(at, beside);
+      let next = beside.get(whole(n));
+      if (!next) {
+        next = { name: n.name, file: n.file, line: n.line, bytes: 0, before: 0, blocks: 0, children: [] };
+        beside.set(whole(n), next);
+        at.children!.push(next);
+      }
+      next.bytes += bytes;
+      next.before! += before;
+      next.blocks += blocks;
+      at = next;
+    }
+  };
+  const walk = (n: Burned, way: Burned[]) => {
+    const sum = (of: (c: Burned) => number) => (n.children ?? []).reduce((s, c) => s + of(c), 0);
+    const bytes = n.bytes - sum((c) => c.bytes),
+      before = (n.before ?? 0) - sum((c) => c.before ?? 0);
+    if (way.length && (bytes > 0 || before > 0)) add(way, bytes, before, n.blocks - sum((c) => c.blocks));
+    n.children?.forEach((c) => walk(c, [...way, c]));
+  };
+  walk(root, []);
+  const order = (n: Burned) => {
+    n.children!.sort((a, b) => b.bytes - a.bytes);
+    n.children!.forEach(order);
+  };
+  order(top);
+  return top;
+}
+
+// heavy has the largest of each frame's callees at the left.
+function heavy(n: Burned): Burned {
+  return { ...n, children: n.children?.map(heavy).sort((a, b) => b.bytes - a.bytes) };
+}
+
+// Graph is the flame graph of stacks, as they were or turned around. count names what a frame's number counts.
+export function Graph(p: { root: Burned; compare: boolean; count?: string }) {
+  const [turned, setTurned] = useState(false);
+  const shown = useMemo(() => (turned ? inverted(p.root) : heavy(p.root)), [p.root, turned]);
+  return <Frames key={String(turned)} {...p} root={shown} turned={turned} turn={() => setTurned(!turned)} />;
+}
+
+function Frames({
+  root,
+  compare,
+  count = "xBlocks",
+  turned,
+  turn,
+}: {
+  root: Burned;
+  compare: boolean;
+  count?: string;
+  turned: boolean;
+  turn: () => void;
+}) {
   const box = useRef<HTMLDivElement>(null),
     [width, setWidth] = useState(0),
     [find, setFind] = useState("");
   const [path, setPath] = useState([root]),
     [at, setAt] = useState([root]);
+  useEffect(() => {
+    setPath([root]);
+    setAt([root]);
+  }, [root]);
   useEffect(() => {
     const fit = new ResizeObserver(() => setWidth(box.current?.clientWidth ?? 0));
     fit.observe(box.current!);
@@ -125,6 +191,9 @@ export function Graph({ root, compare, count = "xBlocks" }: { root: Burned; comp
           aria-label={t("xFind")}
           onInput={(e) => setFind(e.currentTarget.value)}
         />
+        <label>
+          <input type="checkbox" checked={turned} onChange={turn} /> {t("xTurned")}
+        </label>
         {path.length > 1 && <button onClick={() => show([root])}>{t("xWhole")}</button>}
         <span class="hint" role="status">
           {find.trim() &&
@@ -137,7 +206,7 @@ export function Graph({ root, compare, count = "xBlocks" }: { root: Burned; comp
         </span>
       </div>
       <p class="flameat" aria-live="polite">
-        <code>{whole(now)}</code> {told(now)}
+        <code>{whole(now)}</code> {told(now)} <CopyPlace file={now.file} line={now.line} />
       </p>
       <div
         ref={box}

@@ -23,7 +23,7 @@ export const signed = (n: number) => (n > 0 ? "+" : "") + bytes(n);
 export const mib = (n: number | null) => (n ?? 0) * 2 ** 20;
 
 // unit is what a finding's rate is by: the page has words for two of them, the others are names.
-export const unit = (x: Finding) => (x.unit === "step" || x.unit === "second" ? t(x.unit) : x.unit);
+export const unit = (x: Pick<Finding, "unit">) => (x.unit === "step" || x.unit === "second" ? t(x.unit) : x.unit);
 export const rate = (x: Finding) => mib(x.by_time ? x.rate_mb_per_second : x.rate_mb_per_step);
 
 export const count = (n: number | null | undefined) => (n == null ? "–" : Math.round(n).toLocaleString(lang()));

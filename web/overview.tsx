@@ -6,7 +6,7 @@ import * as f from "./format";
 import { held } from "./held";
 import { t } from "./i18n";
 import { type Clock, type Fan, Panel, stepAt } from "./panel";
-import { Failed, Shown, Table, cell } from "./parts";
+import { Failed, Shown, Table, cell, copy } from "./parts";
 import { RanOut } from "./ranout";
 import { firstOf, focusOf, keyOf, sources } from "./sources";
 import { type Place, change, useLatest, useLoad } from "./state";
@@ -317,14 +317,6 @@ function Controls(p: {
       )}
     </div>
   );
-}
-
-async function copy(text: string) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    prompt("", text);
-  }
 }
 
 // Keys makes the timeline usable without a mouse.

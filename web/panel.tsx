@@ -104,6 +104,7 @@ export function Panel(props: PanelProps) {
             {last.parts.map(([k, v]) => (
               <li>
                 <button
+                  class="key"
                   aria-pressed={!hidden.has(k)}
                   title={t("showhide")}
                   onClick={() => setHidden(toggled(hidden, k, c!))}

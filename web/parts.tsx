@@ -6,11 +6,13 @@ import { t } from "./i18n";
 import type { Loaded } from "./state";
 
 export function Failed({ error, again }: { error: Trouble; again?: () => void }) {
+  const [first, ...rest] = error.message.split("\n"); // a database points at a place in a line of its own
   return (
     <div class="state bad" role="alert">
       <p>
-        <strong>{t("failed")}</strong> {["gone", "absent"].includes(error.message) ? t(error.message) : error.message}
+        <strong>{t("failed")}</strong> {["gone", "absent"].includes(error.message) ? t(error.message) : first}
       </p>
+      {rest.length > 0 && <pre>{rest.join("\n").trim()}</pre>}
       {error.hint && <p class="hint">{error.hint}</p>}
       {again && <button onClick={again}>{t("retry")}</button>}
     </div>
@@ -137,4 +139,30 @@ function sorted(rows: Row[], column: number, down: boolean) {
     const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
     return down ? -order : order;
   });
+}
+
+// CopyPlace copies a place in the code as editors and terminals take it: FILE:LINE.
+export function CopyPlace({ file, line }: { file?: string; line?: number }) {
+  const [done, setDone] = useState(false);
+  if (!file || file === "??") return null;
+  return (
+    <button
+      class="link"
+      onClick={async () => {
+        await copy(line ? `${file}:${line}` : file);
+        setDone(true);
+        setTimeout(() => setDone(false), 2000);
+      }}
+    >
+      {done ? t("copied") : t("copyplace")}
+    </button>
+  );
+}
+
+export async function copy(text: string) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    prompt("", text); // without a secure context there is no clipboard
+  }
 }

@@ -173,7 +173,7 @@ function Map({
             {row.count > 1 && ` ${t("rFor", row.count)}`}
           </>
         ) : (
-          <span class="hint">{t("rKeys")}</span>
+          <span class="hint keys">{t("rKeys")}</span>
         )}
       </p>
       <div class="heat">

@@ -1,6 +1,6 @@
 // A session's page: the sentence that says how it stands, and its views.
 import { Fragment } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { type About, type Config, type News, type Verdicts, get, listen, of } from "./api";
 import * as f from "./format";
 import { held } from "./held";
@@ -64,9 +64,15 @@ function One({ lost, ...s }: Shows & { lost: boolean }) {
 
 // Tabs keep what the address says of each view: who comes back finds it as it was left.
 function Tabs({ a, names, shown }: { a: About; names: string[]; shown?: string }) {
-  const params = useParams();
+  const params = useParams(),
+    nav = useRef<HTMLElement>(null);
+  // where there is not room for all, the one that is open stands in view
+  useEffect(() => {
+    const open = nav.current?.querySelector<HTMLElement>("[aria-current]");
+    if (open) nav.current!.scrollLeft = open.offsetLeft - (nav.current!.clientWidth - open.offsetWidth) / 2;
+  }, [shown]);
   return (
-    <nav class="tabs" aria-label={a.name}>
+    <nav class="tabs" aria-label={a.name} ref={nav}>
       {names.map((name) => (
         <a href={link(a.id, name, params)} aria-current={name === shown ? "page" : undefined}>
           {t(name)}

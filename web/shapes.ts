@@ -26,6 +26,10 @@ export interface Brief {
   peak: number | null;
   limit: number | null;
   steps: number | null;
+  rate_mb: number | null;
+  unit: string | null;
+  holder: string | null;
+  line: number[];
 }
 
 export interface Process {
@@ -54,6 +58,7 @@ export interface About {
   pid: number;
   live: boolean;
   snapshot?: { path: string; pid: number; taken: string; };
+  budget?: number;
   end: { live: boolean; known: boolean; text: string; ended: string; oom?: string; peak_rss: number; final: boolean; };
   summary: { rows: number; steps: number; peak_rss: number; pids: number[]; ranks: number[]; disk_bytes: number; lost: number; left_out: number; verdict?: string; };
   from: number;
@@ -232,6 +237,8 @@ export interface Stacks {
 }
 
 export interface Cost {
+  budget: number;
+  sides: { part: string; seconds: number; share: number | null; }[];
   overhead: { part: string; seconds: number; share: number | null; }[];
   drops: { source: string; reason: string; records: number; }[];
   lost: number;

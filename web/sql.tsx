@@ -92,6 +92,7 @@ export function SQL({ id, place }: { id: string; place: Place }) {
     [asChart, setAsChart] = useState(false);
   const schema = useLoad<Schema[]>((s) => get(of(id, "tables"), s), [id]);
   const editor = useRef<Opened | null>(null);
+  const [asked, setAsked] = useState(remembered);
   const put = (text: string) => {
     setSQL(text);
     editor.current?.setText(text);
@@ -102,11 +103,15 @@ export function SQL({ id, place }: { id: string; place: Place }) {
     setRunning(mine);
     setError(null);
     change({ q: sql });
+    setAsked(remember(sql));
     try {
       setAnswer(await query(id, sql, mine.signal));
     } catch (e) {
-      if ((e as Error).name !== "AbortError")
+      if ((e as Error).name !== "AbortError") {
         setError(e instanceof Trouble ? e : new Trouble(String((e as Error).message)));
+        const at = pointed((e as Error).message, sql);
+        if (at != null) editor.current?.point(at);
+      }
     }
     setRunning((r) => (r === mine ? null : r));
   };
@@ -148,6 +153,24 @@ export function SQL({ id, place }: { id: string; place: Place }) {
             ))}
           </select>
         </label>
+        {asked.length > 0 && (
+          <label>
+            {t("asked")}{" "}
+            <select
+              class="asked"
+              value=""
+              onChange={(e) => {
+                if (e.currentTarget.value) put(asked[Number(e.currentTarget.value)]);
+                e.currentTarget.value = "";
+              }}
+            >
+              <option value="">…</option>
+              {asked.map((q, i) => (
+                <option value={String(i)}>{q.replace(/\s+/g, " ").slice(0, 80)}</option>
+              ))}
+            </select>
+          </label>
+        )}
       </div>
       <Editor text={sql} changed={setSQL} run={run} id={id} schema={schema.value} opened={editor} />
       <div class="controls">
@@ -170,32 +193,8 @@ export function SQL({ id, place }: { id: string; place: Place }) {
           {t("loading")}
         </p>
       )}
-      {answer && !error && <Result a={answer} asChart={asChart} />}
-      <details>
-        <summary>{t("tables")}</summary>
-        {(schema.value ?? []).map((x) => (
-          <details class="schema">
-            <summary>
-              <code>
-                {x.Schema}.{x.Name}
-              </code>{" "}
-              <small lang="en">{x.Doc}</small>
-            </summary>
-            <dl class="facts" lang="en">
-              {x.Columns.map((c) => (
-                <div>
-                  <dt>
-                    <code>{c.Name}</code>
-                  </dt>
-                  <dd>
-                    {c.Doc} <small>{c.Type}</small>
-                  </dd>
-                </div>
-              ))}
-            </dl>
-          </details>
-        ))}
-      </details>
+      {answer && !error && <Result a={answer} asChart={asChart} unit={(c) => unitOf(c, schema.value)} />}
+      <Tree tables={schema.value ?? []} take={(name) => editor.current?.insert(name)} />
     </section>
   );
 }
@@ -256,14 +255,113 @@ function Editor({
   return <div class="editor" ref={box} />;
 }
 
-function Result({ a, asChart }: { a: Answer; asChart: boolean }) {
+export type Unit = "bytes" | "MB" | "ns" | "";
+
+// unitOf is a column's unit: as the table says from which it comes by its name, else as its own name says.
+function unitOf(column: string, tables?: Schema[]): Unit {
+  for (const x of tables ?? []) {
+    const unit = /^(bytes|MB|ns)\b/.exec(x.Columns.find((c) => c.Name === column)?.Doc ?? "");
+    if (unit) return unit[1] as Unit;
+  }
+  const end = /(?:^|_)(bytes|mb|ns)$/i.exec(column);
+  return end ? ({ bytes: "bytes", mb: "MB", ns: "ns" }[end[1].toLowerCase()] as Unit) : "";
+}
+
+// pointed is where in a statement a complaint points: at the ^ below a line, whose beginning and end may be left out.
+function pointed(message: string, sql: string): number | null {
+  const found = /^(LINE (\d+): )(.*)\n( *)\^/m.exec(message);
+  if (!found) return null;
+  const lines = sql.split("\n"),
+    line = Number(found[2]) - 1;
+  if (line >= lines.length) return null;
+  const cut = found[3].startsWith("..."),
+    text = found[3].replace(/^\.\.\./, "").replace(/\.\.\.$/, "");
+  const begin = cut ? lines[line].indexOf(text) - 3 : 0,
+    column = begin + found[4].length - found[1].length;
+  if (column < 0 || column > lines[line].length) return null;
+  return lines.slice(0, line).reduce((n, l) => n + l.length + 1, 0) + column;
+}
+
+const kept = "memgauge-asked",
+  mostKept = 30; // statements; the list is read by eye
+
+// remembered are the statements that were run in this browser, the newest first.
+function remembered(): string[] {
+  try {
+    const list = JSON.parse(localStorage.getItem(kept) ?? "[]");
+    return Array.isArray(list) ? list.filter((q) => typeof q === "string").slice(0, mostKept) : [];
+  } catch {
+    return []; // a browser that keeps nothing
+  }
+}
+
+function remember(sql: string): string[] {
+  const list = [sql, ...remembered().filter((q) => q !== sql)].slice(0, mostKept);
+  try {
+    localStorage.setItem(kept, JSON.stringify(list));
+  } catch {
+    /* it is full, or keeps nothing: the list is this page's */
+  }
+  return list;
+}
+
+// Tree has the tables by schema; a click on a name writes it where the editor's cursor is.
+function Tree({ tables, take }: { tables: Schema[]; take: (name: string) => void }) {
+  const schemas = [...new Set(tables.map((x) => x.Schema))];
+  return (
+    <details class="tree">
+      <summary>{t("tables")}</summary>
+      {schemas.map((s) => (
+        <details class="schema" open={schemas.length < 3}>
+          <summary>
+            <code>{s}</code>
+          </summary>
+          {tables
+            .filter((x) => x.Schema === s)
+            .map((x) => (
+              <details class="schema">
+                <summary>
+                  <code>{x.Name}</code> <small lang="en">{x.Doc}</small>
+                </summary>
+                <button class="link" onClick={() => take(`${x.Schema}.${x.Name}`)}>
+                  {t("insert", `${x.Schema}.${x.Name}`)}
+                </button>
+                <dl class="facts" lang="en">
+                  {x.Columns.map((c) => (
+                    <div>
+                      <dt>
+                        <button class="link" title={t("insert", c.Name)} onClick={() => take(c.Name)}>
+                          <code>{c.Name}</code>
+                        </button>
+                      </dt>
+                      <dd>
+                        {c.Doc} <small>{c.Type}</small>
+                      </dd>
+                    </div>
+                  ))}
+                </dl>
+              </details>
+            ))}
+        </details>
+      ))}
+    </details>
+  );
+}
+
+function Result({ a, asChart, unit }: { a: Answer; asChart: boolean; unit: (column: string) => Unit }) {
   return (
     <>
       <p class="hint" role="status">
         {t("rows", f.count(a.rows.length), f.span(a.took / 1000))}
         {a.cut ? `, ${t("cutrows", f.count(maxRows))}` : ""}
       </p>
-      {a.rows.length === 0 ? <p class="state">{t("norows")}</p> : asChart ? <Chart a={a} /> : <Rows a={a} />}
+      {a.rows.length === 0 ? (
+        <p class="state">{t("norows")}</p>
+      ) : asChart ? (
+        <Chart a={a} unit={unit} />
+      ) : (
+        <Rows a={a} unit={unit} />
+      )}
     </>
   );
 }
@@ -272,7 +370,7 @@ const rowHeight = 26,
   tallest = 8_000_000; // px; Firefox draws nothing beyond some 17 million
 
 // Rows draws only what is in view of a million rows. Beyond the tallest element the scroll bar stands for a share.
-function Rows({ a }: { a: Answer }) {
+function Rows({ a, unit }: { a: Answer; unit: (column: string) => Unit }) {
   const box = useRef<HTMLDivElement>(null),
     [top, setTop] = useState(0),
     [seen, setSeen] = useState(400);
@@ -290,7 +388,7 @@ function Rows({ a }: { a: Answer }) {
   const count = Math.ceil(seen / rowHeight) + 10,
     numeric = a.columns.map((_, i) => typeof a.rows[0][i] === "number");
   const widths = a.columns.map((c, i) =>
-    Math.min(60, Math.max(c.length, ...a.rows.slice(0, 50).map((r) => show(r[i]).length)) + 2),
+    Math.min(60, Math.max(c.length + 6, ...a.rows.slice(0, 50).map((r) => show(r[i]).length)) + 2),
   );
   const columns = { gridTemplateColumns: widths.map((w) => `minmax(${w}ch, ${w}fr)`).join(" ") };
   return (
@@ -307,7 +405,7 @@ function Rows({ a }: { a: Answer }) {
           <div role="row" class="row" style={columns}>
             {a.columns.map((c, i) => (
               <div role="columnheader" class={numeric[i] ? "n" : ""}>
-                {c}
+                {c} {numeric[i] && !c.toLowerCase().endsWith(unit(c).toLowerCase()) && <small>{unit(c)}</small>}
               </div>
             ))}
           </div>

@@ -95,4 +95,5 @@ export function useLatest<T>(value: T) {
   return ref;
 }
 
-export const dark = matchMedia("(prefers-color-scheme: dark)");
+// dark is true of a screen alone: what is printed is light.
+export const dark = matchMedia("screen and (prefers-color-scheme: dark)");

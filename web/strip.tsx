@@ -31,7 +31,7 @@ export function Strip({ a, v, now, live }: { a: About; v?: Verdicts; now: number
               {leak.holder ? <code>{leak.holder}</code> : t("stNobody")}
               {leak.held && ` (${leak.held})`}
             </Fact>
-            {leak.site && <Line id={a.id} x={leak} />}
+            {leak.site && <Line id={a.id} cwd={a.cwd} x={leak} />}
             {leak.advice.length > 0 && (
               <Fact name="do">
                 <strong lang="en">{leak.advice[0]}</strong>
@@ -70,14 +70,14 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-// Line is where the memory was made, with the source as it stands there.
-function Line({ id, x }: { id: string; x: Finding }) {
+// Line is where the memory was made, below the directory in which the command ran, with the source as it stands there.
+function Line({ id, cwd, x }: { id: string; cwd: string; x: Finding }) {
   const source = useLoad<Source>((s) => get(of(id, "source?site=" + encodeURIComponent(x.site!)), s), [id, x.site]);
   const s = source.value,
     text = s?.lines[s.line - s.first]?.trim();
   return (
     <Fact name="created">
-      <code>{x.site}</code>
+      <code>{x.site!.startsWith(cwd + "/") ? x.site!.slice(cwd.length + 1) : x.site}</code>
       {x.site_lines > 1 && ` ${t("stLines", x.site_lines)}`}
       {text && (
         <pre class="one">

@@ -5,7 +5,7 @@ import { type Finding, type Source, type Verdicts, get, of } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
 import { sizes } from "./panel";
-import { Verdict } from "./parts";
+import { CopyPlace, Verdict } from "./parts";
 import { dark, useLoad } from "./state";
 
 export function Cards({ v, id }: { v: Verdicts; id: string }) {
@@ -106,7 +106,7 @@ export function Excerpt({ id, site }: { id: string; site: string }) {
   return (
     <figure class="source">
       <figcaption>
-        {t("source")} <code>{s.file}</code>
+        {t("source")} <code>{s.file}</code> <CopyPlace file={s.file} line={s.line} />
         {s.later && <em> {t("changed")}</em>}
       </figcaption>
       <pre tabIndex={0} aria-label={`${t("source")} ${s.file}`}>

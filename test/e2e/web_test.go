@@ -215,6 +215,7 @@ func TestWebFinished(t *testing.T) {
 	b.shows(".sessions strong", name)
 	b.shows(".sessions .cmd", markup)
 	b.shows(".sessions .chip", "leak")
+	b.listed()
 	b.accessible("the list")
 	b.do(chromedp.Click(".sessions a"))
 	b.shows("h1", name)
@@ -232,6 +233,9 @@ func TestWebFinished(t *testing.T) {
 			t.Errorf("%s is %d pixels wider than the window", view, wide)
 		}
 	}
+	b.shows(".inall", "of a budget of 1.0 %")
+	b.shows(".inall", "outside the trainer")
+	b.printed("#/s/" + id + "/overview")
 	b.open("#/s/" + id + "/verdicts")
 	b.shows(".card.leak", "all_losses")
 	b.until("the evidence", "!!document.querySelector('.evidence canvas')")
@@ -239,6 +243,52 @@ func TestWebFinished(t *testing.T) {
 		t.Error("a name has become markup")
 	}
 	b.clean(url)
+}
+
+// listed: a row says how fast a leak grows and who holds it, and draws what was held; the search finds it by these; and
+// the list is no wider than a phone.
+func (b *browser) listed() {
+	b.t.Helper()
+	b.shows(".sessions dd strong", "/ step")
+	b.shows(".sessions .holder", "all_losses")
+	b.until("what was held", "!!document.querySelector('.sessions svg.spark path')")
+	search := func(text string) {
+		run[string](b, fmt.Sprintf(`(() => { const i = document.querySelector("input[type=search]"); i.value = %q;
+			i.dispatchEvent(new Event("input", { bubbles: true })); return "" })()`, text))
+	}
+	search("healthy")
+	b.shows("main .state", "No session matches")
+	search("leak all_losses")
+	b.until("the session again", "document.querySelectorAll('.sessions li').length === 1")
+	search("")
+	b.do(chromedp.EmulateViewport(360, 740))
+	b.wide("the list on a phone")
+	b.do(chromedp.EmulateViewport(1280, 900))
+}
+
+// printed: a dark desktop's page is black on white on paper, with the heads of tables and the names of classes.
+func (b *browser) printed(hash string) {
+	b.t.Helper()
+	b.open(hash)
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	b.still()
+	media := func(kind, scheme string) {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: kind,
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	media("print", "dark")
+	b.until("white paper", `(() => { const of = (e) => getComputedStyle(e);
+		return of(document.body).backgroundColor === "rgb(255, 255, 255)" &&
+			of(document.querySelector(".chip")).backgroundColor === "rgb(255, 235, 233)" &&
+			!matchMedia("screen and (prefers-color-scheme: dark)").matches })()`)
+	for _, shown := range []string{".legend button", "th button.sort"} {
+		b.until(shown+" on paper", fmt.Sprintf("document.querySelector(%q)?.offsetHeight > 0", shown))
+	}
+	b.until("no buttons on paper", "!document.querySelector('.controls')?.offsetHeight")
+	media("", "light")
 }
 
 func TestWebKeyboardAndLinks(t *testing.T) {
@@ -354,60 +404,6 @@ func (b *browser) keptView() {
 	b.key("+")
 	b.until("a zoom of the pasted view", fmt.Sprintf(`(() => { const n = (h) => Number(/from=(\d+)/.exec(h)[1]);
 		return n(location.hash) > n(%q) })()`, moved))
-}
-
-func TestWebSQL(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	if r := w.do("memgauge", "run", "--quiet", "--name", "q", "--", "python3", "-c", "pass"); r.code != 0 {
-		t.Fatalf("exit %d\n%s", r.code, r.stderr)
-	}
-	url := w.served("q", "web")
-	b := w.browse(url, "en-US")
-	b.shows("h1", "q")
-	ask := func(sql string) {
-		t.Helper()
-		b.open("#/")
-		b.shows("h1", "Sessions")
-		b.open("#/s/" + regexp.MustCompile(`/s/([^/?]+)$`).FindStringSubmatch(url)[1] + "/sql?q=" +
-			strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", "+", "%2B").Replace(sql))
-		b.until("the editor", "!!document.querySelector('.cm-content')")
-	}
-	ask("SELECT 9223372036854775807 AS n, NULL AS x, '<b>k</b>' AS s")
-	b.shows(".row", "9223372036854775807")
-	b.shows(".row .null", "NULL")
-	b.shows(".row", "<b>k</b>")
-	ask("SELECT range AS n, range * 2 AS m FROM range(1000000)")
-	b.until("a million rows", "document.querySelector('.rows [aria-rowcount]')?.ariaRowCount === '1000001'")
-	run[string](b, "document.querySelector('.rows').scrollTop = 1e9, ''")
-	b.shows(".row", "999999")
-	if n := run[int](b, "document.querySelectorAll('.row').length"); n > 200 {
-		t.Errorf("%d rows are in the page", n)
-	}
-	b.accessible("the answer")
-	ask("SELECT range AS n, range * 2 AS m FROM range(10)")
-	b.shows(".row", "18")
-	run[string](b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Chart').click(), ''")
-	b.until("a chart", "!!document.querySelector('.chart canvas')")
-	b.clean(url)
-	// what is typed over a selection Chromium gives a style of its own, which the page's policy blocks and tells
-	ask("SELECT 1 AS first")
-	b.shows(".row", "first")
-	b.typed("SELECT 4242 AS typed, 'it is there' AS whole")
-	ask("DROP TABLE memgauge.events")
-	b.shows(".state.bad", "DROP")
-}
-
-// typed writes a statement faster than the page draws, and runs it: the editor has what was typed, and its answer
-// comes.
-func (b *browser) typed(sql string) {
-	b.t.Helper()
-	run[string](b, "document.querySelector('.cm-content').focus(), ''")
-	b.do(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-	b.key(sql)
-	b.until("what was typed", fmt.Sprintf("document.querySelector('.cm-content').innerText.trim() === %q", sql))
-	b.do(chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-	b.shows(".row", "4242")
 }
 
 // A live session: steps come without a reload, a census and stacks are taken, code runs only where it is allowed, and

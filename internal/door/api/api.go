@@ -44,6 +44,7 @@ type Summary struct {
 	LeftOut   int64 `json:"left_out"` // rows removed to save disk: thinned, merged, dropped or never stored
 
 	Verdict string `json:"verdict,omitempty"` // in a line; at the end of a run only
+	Judged  string `json:"judged,omitempty"`  // leak, healthy or undecided; "" before the first judgement
 }
 
 // Error is a failure as it crosses the socket.

@@ -87,6 +87,7 @@ type About struct {
 	PID      int       `json:"pid"`      // of the command, 0 before it runs
 	Live     bool      `json:"live"`
 	Snapshot *Kept     `json:"snapshot,omitempty"` // that it keeps, nil for none
+	Budget   float64   `json:"budget,omitempty"`   // share of the training's time for observing; 0: not known
 }
 
 // Kept is the memory snapshot that a session keeps: the newest.
@@ -170,4 +171,6 @@ type Listed struct {
 	Live      bool      // it has not ended
 	Rows      int64     // -1 if the number can't be queried now
 	DiskBytes int64
+	Verdict   string // leak, healthy or undecided; "" before the first judgement, and where nobody could say
+	Peak      int64  // bytes, largest resident set of one process of the job; of a finished session, 0 where not known
 }

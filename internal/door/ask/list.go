@@ -63,7 +63,9 @@ func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
 		Started: s.Meta.Started, Rows: -1, Live: live}
 	if live {
 		sum.PIDs, sum.Ranks = livePIDs(s)
-		sum.State, sum.Rows = liveState(ctx, s)
+		var told api.Summary
+		sum.State, told = liveState(ctx, s)
+		sum.Rows, sum.Verdict = told.Rows, told.Judged
 	} else {
 		describeEnd(ctx, s, &sum)
 		sum.PIDs = commandFirst(sum.PIDs, s.Meta.Process.PID)
@@ -73,17 +75,17 @@ func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
 }
 
 // liveState reports a session as running only if its collector has just answered, or a newly started one has.
-func liveState(ctx context.Context, s *session.Session) (state string, rows int64) {
+func liveState(ctx context.Context, s *session.Session) (state string, told api.Summary) {
 	told, err := askSummary(ctx, s)
 	switch {
 	case err == nil && keeper.Observed(s):
-		return "running", told.Rows
+		return "running", told
 	case ctx.Err() != nil && keeper.Observed(s): // it is busy, or there was no time left to ask it
-		return "running, no answer yet", -1
+		return "running, no answer yet", api.Summary{Rows: -1}
 	case err == nil:
-		return "not observed", told.Rows
+		return "not observed", told
 	}
-	return "not observed: " + err.Error(), -1
+	return "not observed: " + err.Error(), api.Summary{Rows: -1}
 }
 
 // describeEnd describes how the session ended. If the job was killed together with its collector, no end is recorded:
@@ -104,6 +106,7 @@ func describeEnd(ctx context.Context, s *session.Session, sum *api.Listed) {
 		return
 	}
 	sum.State, sum.Ended, sum.PIDs, sum.Ranks = end.String(), end.Ended, end.PIDs, end.Ranks
+	sum.Verdict, sum.Peak = end.Verdict, end.Peak
 	if end.Recorded {
 		sum.Rows = end.Rows
 	}

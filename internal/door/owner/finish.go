@@ -78,7 +78,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	}
 	end.Refused = refused
 	end.PIDs, end.Ranks, end.Recorded, end.Rows = sum.PIDs, sum.Ranks, true, sum.Rows
-	end.Peak = max(end.Peak, sum.PeakRSS)
+	end.Peak, end.Verdict = max(end.Peak, sum.PeakRSS), sum.Judged
 	if end.OOM, err = o.outOfMemory(ctx); err != nil {
 		return err
 	}

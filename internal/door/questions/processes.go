@@ -51,19 +51,36 @@ const Tree Of[Lived] = processes + "ORDER BY t.first_seen LIMIT 4096"
 
 // Standing says in a line how a session stands.
 type Standing struct {
-	Verdict *string `json:"verdict"`
-	Peak    *int64  `json:"peak"`
-	Limit   *int64  `json:"limit"`
-	Steps   *int64  `json:"steps"`
+	Verdict *string  `json:"verdict"`
+	Peak    *int64   `json:"peak"`
+	Limit   *int64   `json:"limit"`
+	Steps   *int64   `json:"steps"`
+	Rate    *float64 `json:"rate_mb"` // of the leak that grew most, in MiB a unit
+	Unit    *string  `json:"unit"`
+	Holder  *string  `json:"holder"`
+	Line    []int64  `json:"line"` // what the largest process held, from the session's begin to its end
 }
 
-// Brief is one row. The limit is the cgroup's where one binds. The peak is the job's as the cgroup counts it, or the
-// largest process's.
-const Brief Of[Standing] = `SELECT
-	(SELECT run_verdict FROM memgauge.findings ORDER BY judgement DESC LIMIT 1) AS verdict,
-	(SELECT max(peak_rss) FROM process.tree) AS peak,
-	coalesce((SELECT min(limit_bytes) FROM cgroup.memory), (SELECT max(total) FROM host.memory)) AS "limit",
-	(SELECT max(step) FROM python.steps) AS steps`
+// linePoints are as many as a line beside a name has pixels for.
+const linePoints = 60
+
+// Brief is one row. Where a cgroup's limit binds, the limit and the peak are that cgroup's as the kernel counts them;
+// else they are the machine's memory and the largest process's peak.
+var Brief = Of[Standing](fmt.Sprintf(`WITH own AS (SELECT min(limit_bytes) AS "limit", max(current) AS peak
+		FROM cgroup.memory WHERE limit_bytes IS NOT NULL GROUP BY path ORDER BY 1 LIMIT 1),
+	judged AS (SELECT * FROM memgauge.findings WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)),
+	leak AS (SELECT * FROM judged WHERE verdict = 'leak' ORDER BY grown DESC LIMIT 1),
+	held AS (SELECT ts, rss FROM process.memory WHERE rss IS NOT NULL
+		AND pid = (SELECT pid FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 1)),
+	span AS (SELECT epoch_us(min(ts)) AS a, greatest(1, epoch_us(max(ts)) - epoch_us(min(ts))) AS length FROM held),
+	line AS (SELECT (epoch_us(ts) - a) * %d // length AS slot, max(rss) AS rss FROM held, span GROUP BY 1)
+	SELECT (SELECT any_value(run_verdict) FROM judged) AS verdict,
+	coalesce((SELECT peak FROM own), (SELECT max(peak_rss) FROM process.tree)) AS peak,
+	coalesce((SELECT "limit" FROM own), (SELECT max(total) FROM host.memory)) AS "limit",
+	(SELECT max(step) FROM python.steps) AS steps,
+	(SELECT rate_mb_per_step FROM leak) AS rate_mb, (SELECT coalesce(unit, 'step') FROM leak) AS unit,
+	(SELECT holder FROM leak) AS holder, coalesce((SELECT list(rss ORDER BY slot) FROM line), []) AS line`,
+	linePoints-1))
 
 // Named is a text of the session's.
 type Named struct{ Name string }

@@ -2,6 +2,7 @@ package questions_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -34,7 +35,8 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"first seen": asked(q.FirstSeen),
 		"span":       asked(q.Span), "events": asked(q.Events(10)),
 		"happened": asked(q.Happened(500)), "costs": asked(q.Costs), "cost in all": asked(q.CostInAll),
-		"drops?": asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
+		"cost by side": asked(q.CostBySide),
+		"drops?":       asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
 		"host holdings then?": asked(q.HostHoldings(at)), "holders": asked(q.Holders(at)),
 		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
@@ -180,18 +182,50 @@ func TestTheirEvents(t *testing.T) {
 	}
 }
 
-// TestCostOnce: the parts' costs and the one in all are of the same time.
+// TestBrief: peak and limit are of one memory, the cgroup's where its limit binds; of a leak the list has its pace and
+// holder, and a line has what the largest process held.
+func TestBrief(t *testing.T) {
+	b := &model.Batch{}
+	for i := range int64(90) {
+		at := int64(1e15) + i*1e6
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: at, PID: 7, Rank: -1,
+			RSS: (100 + i) << 20})
+		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: at, Path: "/job",
+			Current: (50 + i) << 20, Limit: 200 << 20})
+	}
+	b.Samples.Tree = append(b.Samples.Tree, model.TreeProcess{PID: 7, Rank: -1, PeakRSS: 900 << 20})
+	row, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.Brief)
+	if err != nil || len(row) != 1 {
+		t.Fatal(row, err)
+	}
+	x := row[0]
+	if *x.Peak != 139<<20 || *x.Limit != 200<<20 || x.Rate != nil || x.Holder != nil {
+		t.Errorf("peak %d of %d, leak %v by %v", *x.Peak>>20, *x.Limit>>20, x.Rate, x.Holder)
+	}
+	if n := len(x.Line); n != 60 || x.Line[0] != 101<<20 || x.Line[n-1] != 189<<20 {
+		t.Errorf("a line of %d: %v", n, x.Line)
+	}
+}
+
+// TestCostOnce: the parts' costs and the one in all are of the same time, and so are those of each side.
 func TestCostOnce(t *testing.T) {
 	b := &model.Batch{Overheads: []model.Overhead{
 		{Time: 1e15, PID: 7, Rank: -1, Part: "hooks", NS: 2e9, CoveredNS: 100e9, Gap: model.Null},
-		{Time: 1e15, PID: 7, Rank: -1, Part: "census", NS: 1e9, CoveredNS: 2e9, Gap: model.Null}}}
+		{Time: 1e15, PID: 7, Rank: -1, Part: "census", NS: 1e9, CoveredNS: 2e9, Gap: model.Null},
+		{Time: 1e15, Rank: -1, Part: "sampler: host", NS: 1e9, CoveredNS: 50e9, Gap: model.Null}}}
 	db := fakesession.Stored(t, b)
 	parts, err := api.Ask(t.Context(), db, q.Costs)
 	all, allErr := api.Ask(t.Context(), db, q.CostInAll)
-	if err != nil || allErr != nil || len(parts) != 2 || len(all) != 1 {
+	sides, err2 := api.Ask(t.Context(), db, q.CostBySide)
+	if err = errors.Join(err, err2); err != nil || allErr != nil || len(parts) != 3 ||
+		len(sides) != 2 || len(all) != 1 {
 		t.Fatal(parts, all, err, allErr)
 	}
-	if *parts[0].Share != 0.02 || *parts[1].Share != 0.01 || *all[0].Share != 0.03 || all[0].Seconds != 3 {
-		t.Errorf("%v %v of a run of 100 s, in all %v", *parts[0].Share, *parts[1].Share, *all[0].Share)
+	if *parts[0].Share != 0.02 || *all[0].Share != 0.03 || all[0].Seconds != 3 {
+		t.Errorf("%v of a run of 100 s, in all %v", *parts[0].Share, *all[0].Share)
+	}
+	if sides[0].Part != "trainer" || *sides[0].Share != 0.03 || sides[1].Part != "collector" ||
+		*sides[1].Share != 0.02 {
+		t.Errorf("%+v, %+v", sides[0], sides[1])
 	}
 }

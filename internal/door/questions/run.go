@@ -75,6 +75,11 @@ const Costs Of[Cost] = covered + `SELECT part, sum(p.ns) / 1e9 AS seconds,
 const CostInAll Of[Cost] = covered + `SELECT '' AS part, coalesce(sum(ns), 0) / 1e9 AS seconds,
 	CASE WHEN sum(covered) >= 10e9 THEN sum(ns) / sum(covered) END AS share FROM run WHERE pid IS NOT NULL`
 
+// CostBySide is one row for each side of the ring that took time, trainer and collector. A share is of the time that
+// the side covers.
+const CostBySide Of[Cost] = covered + `SELECT if(pid IS NULL, 'collector', 'trainer') AS part, sum(ns) / 1e9 AS seconds,
+	CASE WHEN sum(covered) >= 10e9 THEN sum(ns) / sum(covered) END AS share FROM run GROUP BY 1 ORDER BY 1 DESC`
+
 // Drop counts records that are not in the tables.
 type Drop struct {
 	Source  string `json:"source"`

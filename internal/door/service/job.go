@@ -22,7 +22,7 @@ func AboutOf(s *session.Session) api.About {
 	m := &s.Meta
 	about := api.About{Version: api.Version, ID: m.ID, Name: m.Name, Dir: s.Dir, Command: m.Command, Cwd: m.Cwd,
 		Host: m.Host, Started: m.Started, Memgauge: m.Memgauge, Attached: m.Attached, PID: m.Process.PID,
-		Live: s.Live()}
+		Live: s.Live(), Budget: m.Budget}
 	if kept, ok := s.Snapshot(); ok {
 		about.Snapshot = &api.Kept{Path: kept.Path, PID: kept.PID, Taken: kept.Taken}
 	}

@@ -205,7 +205,8 @@ const summarySQL = `SELECT
  (SELECT coalesce(list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL), []) FROM memgauge.processes),
  (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned'),
  (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops
-  WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable'))`
+  WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable')),
+ (SELECT coalesce(arg_max(run_verdict, judgement), '') FROM memgauge.findings)`
 
 func summarize(ctx context.Context, db *store.DB) (api.Summary, error) {
 	rows, err := db.Query(ctx, summarySQL)
@@ -218,7 +219,7 @@ func summarize(ctx context.Context, db *store.DB) (api.Summary, error) {
 	}
 	v := rows.Values()
 	return api.Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]),
-		Ranks: integers(v[4]), Lost: integer(v[5]), LeftOut: integer(v[6])}, nil
+		Ranks: integers(v[4]), Lost: integer(v[5]), LeftOut: integer(v[6]), Judged: fmt.Sprint(v[7])}, nil
 }
 
 func integer(v any) int64 {

@@ -132,7 +132,8 @@ func (j *attaching) begin(o AttachOptions, maxDisk int64) error {
 			"memgauge list shows observed ones, pgrep -a python all that run Python")
 	}
 	j.session, err = session.Create(session.Options{Dir: o.Dir, Name: o.Name, Command: commandLine(o.PID),
-		Version: o.Version, MaxDisk: maxDisk, Process: session.Pid{PID: o.PID, Start: start}})
+		Version: o.Version, MaxDisk: maxDisk, Process: session.Pid{PID: o.PID, Start: start},
+		Budget: j.settings.Budget})
 	return err
 }
 

@@ -183,7 +183,7 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 		return nil, nil, err
 	}
 	s, err := session.Create(session.Options{Dir: o.Dir, Name: o.Name, Command: o.Command, Cwd: o.Cwd,
-		Version: o.Version, MaxDisk: int64(p.maxDisk), Interval: o.Interval})
+		Version: o.Version, MaxDisk: int64(p.maxDisk), Interval: o.Interval, Budget: p.agent.Budget})
 	if err != nil {
 		return nil, nil, err
 	}

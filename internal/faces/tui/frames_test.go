@@ -127,9 +127,11 @@ func TestMachine(t *testing.T) {
 	started := time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC)
 	s := load(t)
 	h := &house{view: machineView(), sessions: map[string]api.Session{"/s/a": s}, list: []api.Listed{
-		{Dir: "/s/a", Name: "resnet", State: "running", PIDs: []int{100}, Ranks: []int{0, 1}, Started: started,
+		{Dir: "/s/a", Name: "resnet", State: "running", Verdict: "leak", PIDs: []int{100},
+			Ranks: []int{0, 1}, Started: started,
 			Command: []string{"torchrun", "train.py"}, DiskBytes: 1 << 20},
-		{Dir: "/s/b", Name: "old", State: "exit 0", Started: started.Add(-time.Hour), Ended: started,
+		{Dir: "/s/b", Name: "old", State: "exit 0", Verdict: "healthy", Peak: 2 * gib,
+			Started: started.Add(-time.Hour), Ended: started,
 			Command: []string{"python", "x.py"}, DiskBytes: 1 << 20}}}
 	d := drive(t, Options{Doors: h}, 100, 30)
 	d.golden("machine-100x30")
@@ -151,6 +153,27 @@ func TestMachine(t *testing.T) {
 		t.Errorf("the filter shows what it should not:\n%s", d.frame())
 	}
 	d.keys("/", "<esc>", "<up>", "<enter>").has("step 6,000")
+}
+
+// On 80 columns every screen says how to leave it and where all its keys are; the advice about a leak is read whole.
+func TestNothingIsCutAt80Columns(t *testing.T) {
+	session := drive(t, Options{Session: load(t)}, 80, 24)
+	process := drive(t, Options{Session: load(t)}, 80, 24)
+	process.keys("<enter>")
+	for _, d := range []*driver{drive(t, Options{Doors: &house{view: machineView()}}, 80, 24), session, process} {
+		d.has(" ? keys", " q quit")
+	}
+	session.has(" at /usr/examples/outputs.py:28", "tab panel")
+	session.keys("<tab>", "<tab>").has("findings")
+	flat := ""
+	for range 12 { // scrolled to its end, the panel has each word of the advice
+		flat += session.frame()
+		session.keys("]")
+	}
+	words := strings.Join(strings.Fields(flat), " ")
+	if want := "and clear it at the end of each epoch, or bound it"; !strings.Contains(words, want) {
+		t.Errorf("the advice does not go on to %q:\n%s", want, session.frame())
+	}
 }
 
 // The mouse chooses, opens with a second click, and scrolls.

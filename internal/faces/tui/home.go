@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -313,10 +314,11 @@ var sessionOrders = []struct {
 	{"by disk", func(_ *home, a, b api.Listed) int { return cmp.Compare(b.DiskBytes, a.DiskBytes) }},
 }
 
-// memoryOf is what a live session's Python processes have resident; -1 where it is over.
+// memoryOf is what a live session's Python processes have resident, and of one that is over what the largest held at
+// most; -1 where that is not known.
 func (h *home) memoryOf(s api.Listed) int64 {
 	if !s.Ended.IsZero() {
-		return -1
+		return cmp.Or(s.Peak, -1)
 	}
 	sum := int64(-1)
 	for _, p := range h.view.Processes {
@@ -327,10 +329,12 @@ func (h *home) memoryOf(s api.Listed) int64 {
 	return sum
 }
 
-var sessionColumns = []column{{name: "session", wide: 16}, {name: "state", wide: 18},
+var sessionColumns = []column{{name: "session", wide: 16}, {name: "state", wide: 12}, {name: "verdict", wide: 9},
 	{name: "memory", wide: 9, right: true},
-	{name: "ranks", wide: 5, right: true, from: 70}, {name: "disk", wide: 9, right: true, from: 100},
-	{name: "started", wide: 9, right: true, from: 60}, {name: "command"}}
+	{name: "ranks", wide: 5, right: true, from: 90}, {name: "disk", wide: 9, right: true, from: 100},
+	{name: "started", wide: 9, right: true, from: 70}, {name: "command"}}
+
+var verdictColours = map[string]colour{"leak": alarm, "healthy": fine, "undecided": yellow}
 
 func (h *home) drawSessions(m *model, wide, high, line int) []string {
 	if !h.known {
@@ -351,9 +355,10 @@ func (h *home) drawSessions(m *model, wide, high, line int) []string {
 			state = paint(fine, "● running")
 		}
 		command := safe(strings.Join(s.Command, " "))
-		items = append(items, item{key: s.Dir, text: s.Name + " " + s.State + " " + command,
-			cells: []string{safe(s.Name), state, size(h.memoryOf(s)), strconv.Itoa(max(1, len(s.Ranks))),
-				size(s.DiskBytes), units.Age(s.Started, m.o.now()), command}})
+		items = append(items, item{key: s.Dir, text: s.Name + " " + s.State + " " + s.Verdict + " " + command,
+			cells: []string{safe(s.Name), state, paint(verdictColours[s.Verdict], safe(s.Verdict)),
+				size(h.memoryOf(s)), strconv.Itoa(max(1, len(s.Ranks))),
+				size(s.DiskBytes), units.Age(s.Started, m.o.now()), safe(brief(s.Command))}})
 	}
 	if len(items) == 0 {
 		text := " none; memgauge run -- python train.py starts one, a attaches to a process below, f: finished ones"
@@ -364,6 +369,17 @@ func (h *home) drawSessions(m *model, wide, high, line int) []string {
 		return []string{paint(faint, text)}
 	}
 	return h.sessions.draw(sessionColumns, items, wide, high, line, !h.inProcesses)
+}
+
+// brief is a command line whose programs and scripts have lost their directories: there is room for their names.
+func brief(argv []string) string {
+	words := slices.Clone(argv)
+	for i, w := range words {
+		if i == 0 || strings.HasPrefix(w, "/") || strings.HasSuffix(w, ".py") {
+			words[i] = path.Base(w)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 var processOrders = []struct {
@@ -379,7 +395,8 @@ var processOrders = []struct {
 
 var processColumns = []column{{name: "pid", wide: 8, right: true}, {name: "memory", wide: 9, right: true},
 	{name: "swap", wide: 9, right: true, from: 110}, {name: "GPU", wide: 9, right: true, from: 90},
-	{name: "CPU", wide: 5, right: true}, {name: "age", wide: 8, right: true, from: 70}, {name: "observed in", wide: 16},
+	{name: "CPU", wide: 5, right: true}, {name: "age", wide: 12, right: true, from: 70},
+	{name: "observed in", wide: 16},
 	{name: "command"}}
 
 func (h *home) drawProcesses(wide, high, line int) []string {
@@ -400,7 +417,7 @@ func (h *home) drawProcesses(wide, high, line int) []string {
 		command := safe(strings.Join(p.Argv, " "))
 		items = append(items, item{key: strconv.Itoa(p.PID), text: fmt.Sprint(p.PID, " ", command, " ", observed),
 			cells: []string{strconv.Itoa(p.PID), size(p.RSS), size(p.Swap), size(cmp.Or(p.GPU, -1)), percent(p.CPU),
-				units.Duration(p.Age.Truncate(time.Second)).String(), observed, command}})
+				units.Duration(p.Age.Truncate(time.Second)).String(), observed, safe(brief(p.Argv))}})
 	}
 	if len(items) == 0 {
 		h.processes.point(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,9 @@ type binding struct {
 	key, does string
 	short     string // for the bottom line; "" leaves it out there
 }
+
+// width is what it takes of the bottom line.
+func (k binding) width() int { return width(k.key) + width(k.short) + 2 }
 
 // model is all that is on the terminal. Bubbletea calls it from one goroutine.
 type model struct {
@@ -327,16 +331,29 @@ func (m *model) foot() string {
 		return paint(map[bool]colour{true: orange, false: sky}[m.noteBad], " "+m.note)
 	}
 	var b builder
-	for _, k := range append(m.top().keys(), commonKeys...) {
-		if k.short == "" || k.key == "esc" && len(m.stack) == 1 {
-			continue
-		}
-		if width(b.Builder.String())+len(k.key)+len(k.short)+3 > m.wide {
-			break
-		}
+	put := func(k binding) {
 		b.put(plainText, " ")
 		b.put(reversed, k.key)
 		b.put(plainText, " "+k.short)
+	}
+	common := slices.DeleteFunc(slices.Clone(commonKeys), func(k binding) bool {
+		return k.short == "" || k.key == "esc" && len(m.stack) == 1
+	})
+	room := m.wide
+	for _, k := range common { // how to leave, and how to see all keys, has its place whatever else there is
+		room -= k.width()
+	}
+	for _, k := range m.top().keys() {
+		if k.short == "" {
+			continue
+		}
+		if room -= k.width(); room < 0 {
+			break
+		}
+		put(k)
+	}
+	for _, k := range common {
+		put(k)
 	}
 	return b.String()
 }

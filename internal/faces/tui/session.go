@@ -55,11 +55,12 @@ func (x *sessionScreen) close()       { x.s.Close() }
 func (x *sessionScreen) typing() bool { return x.procs.filtering }
 
 func (x *sessionScreen) keys() []binding {
-	keys := []binding{{"enter", "open the process", "open"}, {"space", "freeze, or play on", "freeze"},
+	keys := []binding{{"enter", "open the process", "open"}, {"tab", "holders, events or findings", "panel"},
+		{"space", "freeze, or play on", "freeze"},
 		{"← →", "back and forth in time; with shift ten times as far", "time"},
 		{"+ -", "less or more of the time", "zoom"}, {"home end", "the beginning, the newest", ""},
 		{"p", "replay, from the beginning when at the end", "replay"}, {", .", "slower, faster replay", ""},
-		{"tab", "holders, events or findings", "panel"}, {"[ ]", "scroll that panel", ""}}
+		{"[ ]", "scroll the panel", ""}}
 	return append(keys, listKeys...)
 }
 

@@ -264,7 +264,7 @@ func (x *sessionScreen) treeItem(n node, at int64, sum float64) item {
 	command := safe(p.command)
 	return item{key: strconv.Itoa(p.pid), text: fmt.Sprint(p.pid, " ", role, " ", p.role, " ", command),
 		cells: []string{n.prefix + safe(role), strconv.Itoa(p.pid), size(rss), paint(blue, share), size(gpuUsed),
-			percent(p.cpuShare(at)), step, command}}
+			percent(p.cpuShare(at)), step, safe(brief(strings.Fields(p.command)))}}
 }
 
 // node is a process at its place in the tree.
@@ -386,6 +386,9 @@ func (x *sessionScreen) eventLines(m *model, wide int) (lines []string) {
 	return lines
 }
 
+// foldedLines are as many as a sentence takes on the narrowest screen.
+const foldedLines = 8
+
 func (x *sessionScreen) findingLines(wide int) (lines []string) {
 	j := x.rec.verdictAt(x.time.at(x.rec))
 	if j == nil {
@@ -399,10 +402,11 @@ func (x *sessionScreen) findingLines(wide int) (lines []string) {
 		} else if f.Reason != "" {
 			text += ": " + safe(f.Reason)
 		}
-		lines = append(lines, cut(" "+paint(c, safe(f.Verdict))+" "+text, wide))
+		lines = append(lines, folded(" "+paint(c, safe(f.Verdict))+" "+text, wide, foldedLines)...)
 		if f.Verdict == "leak" {
 			for _, advice := range f.Advice.List() {
-				lines = append(lines, cut("   "+paint(sky, "do ")+safe(strings.TrimSpace(advice)), wide))
+				lines = append(lines, folded("   "+paint(sky, "do ")+safe(strings.TrimSpace(advice)), wide,
+					foldedLines)...)
 			}
 		}
 	}

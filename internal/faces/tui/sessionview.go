@@ -117,7 +117,10 @@ func (x *sessionScreen) verdict(wide, most int) []string {
 	var lines []string
 	for _, f := range j.findings {
 		if f.Verdict == "leak" && len(lines) < most {
-			lines = append(lines, folded(" "+paint(alarm, "LEAK")+" "+x.leakText(f), wide, 2)...)
+			lines = append(lines, folded(" "+paint(alarm, "LEAK")+" "+x.leakText(f), wide, 3)...)
+			if advice := f.Advice.List(); len(advice) > 0 {
+				lines = append(lines, folded("      "+paint(sky, "do ")+safe(strings.TrimSpace(advice[0])), wide, 2)...)
+			}
 		}
 	}
 	if len(lines) > 0 {

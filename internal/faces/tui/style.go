@@ -169,14 +169,20 @@ func cut2(s string, from, to int) string { return ansi.Cut(s, from, to) }
 
 // folded breaks a line at a blank into at most so many.
 func folded(s string, wide, most int) []string {
-	lines := strings.Split(ansi.Wordwrap(s, wide, ""), "\n")
+	const indent = "      " // of what goes on
+	first, rest, more := strings.Cut(ansi.Wordwrap(s, wide, ""), "\n")
+	lines := []string{first}
+	if more {
+		rest = ansi.Wordwrap(strings.ReplaceAll(rest, "\n", " "), max(1, wide-len(indent)), "")
+		lines = append(lines, strings.Split(rest, "\n")...)
+	}
 	if len(lines) > most {
 		lines[most-1] = strings.Join(lines[most-1:], " ")
 		lines = lines[:most]
 	}
 	for i := range lines {
 		if i > 0 {
-			lines[i] = "      " + lines[i]
+			lines[i] = indent + lines[i]
 		}
 		lines[i] = cut(lines[i], wide)
 	}

@@ -178,6 +178,8 @@ func events(ctx context.Context, s api.Session, _ params) (any, error) {
 }
 
 type costs struct {
+	Budget   float64          `json:"budget"` // share of the training's time; 0: not known
+	Sides    []questions.Cost `json:"sides"`  // trainer and collector, each in all
 	Overhead []questions.Cost `json:"overhead"`
 	Drops    []questions.Drop `json:"drops"`
 	Lost     int64            `json:"lost"`
@@ -186,8 +188,11 @@ type costs struct {
 
 func cost(ctx context.Context, s api.Session, _ params) (any, error) {
 	var c costs
-	var errs [3]error
+	var errs [5]error
 	c.Overhead, errs[0] = api.Ask(ctx, s, questions.Costs)
+	c.Sides, errs[3] = api.Ask(ctx, s, questions.CostBySide)
+	about, err := s.About(ctx)
+	c.Budget, errs[4] = about.Budget, err
 	c.Drops, errs[1] = api.Ask(ctx, s, questions.Drops(100))
 	sum, err := s.Summary(ctx)
 	c.Lost, c.LeftOut, errs[2] = sum.Lost, sum.LeftOut, err

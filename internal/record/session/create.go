@@ -36,6 +36,7 @@ type Options struct {
 	Process Pid   // of the process that a session is attached to; zero for `run`
 
 	Interval time.Duration // of the samplers; 0 is the default
+	Budget   float64       // share of the training's time that observing may take; 0 where nobody said
 }
 
 // Places are where memgauge may keep things, the preferred one first: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge,
@@ -202,7 +203,8 @@ func meta(o Options, id, name string) Meta {
 	}
 	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot,
 		PIDs: pidNamespace(), UID: os.Getuid(), Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk,
-		Interval: o.Interval, Supervisor: Pid{os.Getpid(), start}, Process: o.Process, Attached: o.Process != Pid{}}
+		Interval: o.Interval, Budget: o.Budget, Supervisor: Pid{os.Getpid(), start}, Process: o.Process,
+		Attached: o.Process != Pid{}}
 }
 
 // pidNamespace names this process's PID namespace; "" if it is unknown.

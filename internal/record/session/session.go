@@ -43,6 +43,7 @@ type Meta struct {
 	MaxDisk    int64         `json:"max_disk"` // bytes
 
 	Interval time.Duration `json:"interval,omitempty"` // of the samplers, ns; 0 is the default
+	Budget   float64       `json:"budget,omitempty"`   // share of the training's time for observing; 0: not known
 }
 
 // DirID is a directory's identity on its machine.
@@ -73,6 +74,8 @@ type End struct {
 	Ranks  []int     `json:"ranks,omitempty"`
 	Peak   int64     `json:"peak,omitempty"` // bytes, largest resident set of one process of the job
 	Rows   int64     `json:"rows,omitempty"` // in the database
+
+	Verdict string `json:"verdict,omitempty"` // leak, healthy or undecided; "" if nothing was judged
 
 	// OOM is the reason, if the job, or a process of it, ended because memory ran out.
 	OOM Cause `json:"oom,omitempty"`
