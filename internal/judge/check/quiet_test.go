@@ -286,6 +286,84 @@ for step, x in enumerate(loader):
         fig, ax = plt.subplots()
         ax.imshow(x)
         fig.savefig("first.png")
+-- MG101 a share of sizes that a module returns --
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(8, 8)
+        self.pool = Pool()
+    def forward(self, x):
+        out = self.pool(self.lin(x))
+        return out, out.size(0) / x.size(0)
+model = Net().to("cuda")
+def test(loader):
+    total = 0
+    for x in loader:
+        out, ratio = model(x)
+        total += ratio
+    return total / len(loader)
+def train(loader, optimizer):
+    for x in loader:
+        out, _ = model(x)
+        out.mean().backward()
+        optimizer.step()
+-- MG121 numbers of sklearn --
+import torch
+from sklearn.metrics import roc_auc_score
+def main(model, loader, optimizer, truth):
+    history = []
+    for epoch in range(100):
+        probs = torch.cat([model(x) for x in loader])
+        history.append(roc_auc_score(truth, probs[:, 1]))
+        print(history[-1])
+-- MG121 a look now and then --
+import torch
+def project(model, latent, optimizer):
+    path = []
+    for step in range(1000):
+        loss = model(latent).sum()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            path.append(latent.detach().clone())
+    return path[-1]
+-- MG402 the process that starts the ranks --
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+def train(rank, size):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    model = Net().to(rank)
+    torch.save(model.state_dict(), "last.pt")
+def test():
+    model = Net()
+    model.load_state_dict(torch.load("last.pt"))
+if __name__ == "__main__":
+    mp.spawn(train, args=(4,), nprocs=4)
+    test()
+-- MG403 the process that starts the ranks --
+import torch
+import torch.distributed as dist
+from torch.multiprocessing import Process
+def run(rank, size, batch):
+    Net().cuda(rank)(batch.cuda(rank)).sum().backward()
+def begin(rank, size, fn, batch):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    fn(rank, size, batch)
+for rank in range(4):
+    Process(target=begin, args=(rank, 4, run, batch)).start()
+model = torch.nn.DataParallel(model.cuda())
+-- MG206 a memory for each round --
+class Memory:
+    def __init__(self):
+        self.memory = []
+    def push(self, *transition):
+        self.memory.append(transition)
+import torch
+for round in range(100):
+    memories = [Memory() for _ in range(8)]
+    collect(memories)
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):

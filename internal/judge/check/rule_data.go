@@ -345,11 +345,25 @@ func replayBuffer(f *file, r *reporter) {
 		default:
 			continue
 		}
-		if f.growsFreely(h, g, node{}) && !f.comparesCapacity(fn, h) {
+		if f.growsFreely(h, g, node{}) && !f.comparesCapacity(fn, h) && !f.madeAnew(fn.class) {
 			r.report(g.at, fmt.Sprintf("%s has no bound: each step adds a transition for good", quote(h.name)),
 				"collections.deque(maxlen=capacity), and keep states on the CPU", held(h.name))
 		}
 	}
+}
+
+// madeAnew reports whether a class's objects are made in a loop, here or by another file: each holds one round's items.
+func (f *file) madeAnew(k *class) bool {
+	if f.told != nil && f.told.guarded[k.name]&anew != 0 {
+		return true
+	}
+	return slices.ContainsFunc(f.byName[k.name], func(c call) bool { return f.renewed(c.node) })
+}
+
+// renewed reports whether an object is made in a loop and given to the same name each time.
+func (f *file) renewed(n node) bool {
+	stmt := n.up("assignment")
+	return stmt.ok() && stmt.field("left").is("identifier", "attribute") && len(f.loops(stmt)) > 0
 }
 
 // comparesCapacity reports whether a method compares something with a capacity.
