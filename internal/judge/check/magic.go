@@ -2,8 +2,8 @@ package check
 
 import "strings"
 
-// magics makes comments of what only IPython understands in a cell, line by line; columns stay. A line that goes on with
-// what an earlier one began is none: print("%d"⏎ % n).
+// magics makes comments of what only IPython understands in a cell, line by line; columns stay. A line that goes on
+// with what an earlier one began is none, though it begins with %.
 type magics struct {
 	open  int    // brackets
 	quote string // of a text over several lines

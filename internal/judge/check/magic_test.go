@@ -18,7 +18,8 @@ func TestMagics(t *testing.T) {
 		{"%%bash\nfor f in *; do\n  echo $f\ndone", "#%bash\n#or f in *; do\n  #cho $f\n#one\n"},
 		{"%%time\nx = 1", "#%time\nx = 1\n"},
 	} {
-		data, err := json.Marshal(map[string]any{"cells": []any{map[string]any{"cell_type": "code", "source": c.cell}}})
+		cell := map[string]any{"cell_type": "code", "source": c.cell}
+		data, err := json.Marshal(map[string]any{"cells": []any{cell}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,9 +35,9 @@ func TestMagics(t *testing.T) {
 
 // TestLoopOfAnotherCell: an optimizer behind a loop that ends in % of two lines is made once.
 func TestLoopOfAnotherCell(t *testing.T) {
-	cells := []string{"import torch\ndef train(net, loader, optimizer):\n    for x in loader:\n        net(x).sum().backward()\n" +
-		"        optimizer.step()\n    print('%d'\n          % (3))", "optimizer = torch.optim.Adam(net.parameters())\n" +
-		"train(net, loader, optimizer)"}
+	cells := []string{"import torch\ndef train(net, loader, optimizer):\n    for x in loader:\n" +
+		"        net(x).sum().backward()\n        optimizer.step()\n        print('%d'\n          % (3))",
+		"optimizer = torch.optim.Adam(net.parameters())\ntrain(net, loader, optimizer)"}
 	var list []any
 	for _, c := range cells {
 		list = append(list, map[string]any{"cell_type": "code", "source": c})

@@ -364,6 +364,58 @@ import torch
 for round in range(100):
     memories = [Memory() for _ in range(8)]
     collect(memories)
+-- MG101 a sum whose gradients another asks --
+import torch
+class Agent:
+    def __init__(self, device):
+        self.model = Net().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+    def compute_loss(self, batch):
+        return torch.nn.functional.mse_loss(self.model(batch), batch)
+    def update(self, batches):
+        total = 0
+        for batch in batches:
+            total += self.compute_loss(batch)
+        self.optimizer.update(lambda: total / 10)
+-- MG117 volatile inputs of a helper --
+import torch
+from utils import make_variable
+def evaluate(classifier, data_loader):
+    classifier.eval()
+    for images, labels in data_loader:
+        images = make_variable(images, volatile=True)
+        print(classifier(images).data.max(1)[1])
+-- MG402 if somebody's weights are asked for --
+import torch
+import torch.distributed as dist
+def build(pretrained=False):
+    model = Net()
+    if pretrained:
+        model.load_state_dict(torch.load(checkpoint_path))
+    return model
+def main():
+    dist.init_process_group("nccl")
+    model = build().cuda()
+    torch.save(model.state_dict(), "last.pt")
+-- MG301 figures of three data sets --
+import torch
+import matplotlib.pyplot as plt
+names = ["mnist", "cifar", "svhn"]
+for name in names:
+    plt.figure()
+    plt.plot(torch.load(name))
+    plt.savefig(name + ".pdf")
+-- MG201 rows that become an array --
+import pickle
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = pickle.load(open(path, "rb"))
+        self.rows = np.asarray(self.rows)
+    def __getitem__(self, i):
+        return self.rows[i]
+loader = DataLoader(Rows("a"), num_workers=4)
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):

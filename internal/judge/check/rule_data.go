@@ -76,7 +76,7 @@ func objectsInDataset(f *file, r *reporter) {
 		for _, name := range init.names {
 			for _, b := range init.bindings[name] {
 				if attr, of := strings.CutPrefix(name, "self."); of && b.kind == "=" && f.manyObjects(b.value) &&
-					f.indexed(k, attr) {
+					f.indexed(k, attr) && !f.remade(init, name, b) {
 					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, "+
 						"copies their pages", quote(name)),
 						"keep the records in an array or a tensor (numpy, pyarrow), or read them from "+
@@ -85,6 +85,14 @@ func objectsInDataset(f *file, r *reporter) {
 			}
 		}
 	}
+}
+
+// remade reports whether a function makes something else of a variable behind one of its values: an array of the rows.
+func (f *file) remade(fn *function, name string, b binding) bool {
+	return slices.ContainsFunc(fn.bindings[name], func(other binding) bool {
+		return other.kind == "=" && len(other.path) == 0 && other.at.start() > b.at.start() &&
+			!exclusive(other.at, b.at)
+	})
 }
 
 // rowsInInit finds rows that a dataset's __init__ appends one by one: dicts, lists, tuples with such in them.

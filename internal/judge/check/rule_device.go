@@ -97,7 +97,7 @@ func loadOnRanks(f *file, r *reporter) {
 		stmt := c.up("expression_statement").text()
 		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
 			f.rankZero(c.node) || f.fits(hostData, stmt) || f.fits(pretrained, stmt) || f.ofRank(c) ||
-			!f.savesFromGPU(c) || told[f.function(c.node)] {
+			!f.savesFromGPU(c) || told[f.function(c.node)] || f.ifPretrained(c.node) {
 			continue
 		}
 		told[f.function(c.node)] = true // one mistake, however many files it loads
@@ -105,6 +105,16 @@ func loadOnRanks(f *file, r *reporter) {
 			`map_location="cpu", or the rank's own device`, suggested(Edit{c.arg(0).end(), c.arg(0).end(),
 				`, map_location="cpu"`}))
 	}
+}
+
+// ifPretrained reports whether a place runs only where somebody else's weights are asked for.
+func (f *file) ifPretrained(n node) bool {
+	for up := n.up("if_statement"); up.ok(); up = up.up("if_statement") {
+		if f.spend(1); f.fits(pretrained, up.field("condition").text()) {
+			return true
+		}
+	}
+	return false
 }
 
 // pretrained are weights that somebody else has saved, mostly from the CPU.

@@ -122,7 +122,8 @@ func onlyTheEnd(f *file, r *reporter) {
 
 // everySome reports whether a place runs in some rounds only: if step % 100 == 0.
 func (f *file) everySome(n node) bool {
-	for up := n.parent(); up.ok() && !up.is("for_statement", "while_statement", "function_definition"); up = up.parent() {
+	ends := []string{"for_statement", "while_statement", "function_definition"}
+	for up := n.parent(); up.ok() && !up.is(ends...); up = up.parent() {
 		f.spend(1)
 		if up.is("if_statement") && strings.Contains(up.field("condition").text(), "%") {
 			return true

@@ -543,9 +543,8 @@ func (f *file) withoutGradients(fn *function) option {
 
 // volatile reports whether a file switches gradients off as PyTorch 0.3 did.
 func (f *file) volatile() bool {
-	return slices.ContainsFunc(f.byName["Variable"], func(c call) bool {
-		return c.keyword("volatile").text() == "True"
-	})
+	f.spend(len(f.tree.src) / bytesAStep)
+	return strings.Contains(f.tree.src, "volatile=True")
 }
 
 // frozenBefore reports whether a function freezes a model: model.freeze() switches all of its gradients off.
