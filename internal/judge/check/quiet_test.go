@@ -432,6 +432,23 @@ def main(model, y, product):
     return solve(product, loss, 10)
 `
 
+// TestLoadUnderConditions: what stands under conditions of another kind is still found, and in few steps.
+func TestLoadUnderConditions(t *testing.T) {
+	ids := found(t, `
+import torch
+import torch.distributed as dist
+def main(args, model):
+    dist.init_process_group("nccl")
+    if args.distributed:
+        if args.checkpoint:
+            model.load_state_dict(torch.load(args.checkpoint))
+    torch.save(model.state_dict(), "last.pt")
+`)
+	if !slices.Equal(ids, []string{"MG402"}) {
+		t.Error(ids)
+	}
+}
+
 func TestQuiet(t *testing.T) {
 	for _, f := range txtar.Parse([]byte(quiet)).Files {
 		t.Run(f.Name, func(t *testing.T) {

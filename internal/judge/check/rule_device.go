@@ -109,8 +109,8 @@ func loadOnRanks(f *file, r *reporter) {
 
 // ifPretrained reports whether a place runs only where somebody else's weights are asked for.
 func (f *file) ifPretrained(n node) bool {
-	for up := n.up("if_statement"); up.ok(); up = up.up("if_statement") {
-		if f.spend(1); f.fits(pretrained, up.field("condition").text()) {
+	for up := n.parent(); up.ok(); up = up.parent() {
+		if f.spend(1); up.is("if_statement") && f.fits(pretrained, up.field("condition").text()) {
 			return true
 		}
 	}
