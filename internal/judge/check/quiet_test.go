@@ -416,6 +416,23 @@ class Rows(Dataset):
     def __getitem__(self, i):
         return self.rows[i]
 loader = DataLoader(Rows("a"), num_workers=4)
+-- MG108 once, in the first round --
+import torch
+def main(model, x, y, loss_fn):
+    for i in range(30):
+        if i == 0:
+            loss = loss_fn(model(x), y)
+            loss.backward(create_graph=True)
+            model.step(update_params=False)
+-- MG403 where there are no ranks --
+import torch
+import torch.distributed as dist
+def main(args, model, x):
+    if args.distributed:
+        dist.init_process_group("nccl")
+    if not args.distributed:
+        model.cuda()
+    model(x).sum().backward()
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):

@@ -176,7 +176,7 @@ func firstGPU(f *file, r *reporter) {
 	ranks := f.ranks()
 	for _, name := range []string{"cuda", "to", "device"} {
 		for _, c := range f.byName[name] {
-			if !trains && !f.fits(modelCall, last(f.plain(c.receiver()))) ||
+			if !trains && !f.fits(modelCall, last(f.plain(c.receiver()))) || f.oneProcess(c.node) ||
 				ranks != nil && !f.below(f.function(c.node), ranks, map[*function]bool{}) {
 				continue // who trains may have set the device
 			}
@@ -190,6 +190,20 @@ func firstGPU(f *file, r *reporter) {
 		}
 	}
 }
+
+// oneProcess reports whether a place runs only where there are no ranks: if not args.distributed.
+func (f *file) oneProcess(n node) bool {
+	for up := n.parent(); up.ok(); up = up.parent() {
+		f.spend(1)
+		if up.is("if_statement") && n.inside(up.field("consequence")) &&
+			f.fits(notDistributed, up.field("condition").text()) {
+			return true
+		}
+	}
+	return false
+}
+
+var notDistributed = pattern.Of(`(?i)^not [\w.]*(distributed|ddp|multi_?gpu)$`)
 
 // settingTooLate finds settings of the allocator that come after CUDA has read them (MG404).
 func settingTooLate(f *file, r *reporter) {

@@ -150,7 +150,7 @@ func carriedState(f *file, r *reporter) {
 func createGraph(f *file, r *reporter) {
 	for _, c := range f.byName["backward"] {
 		fn := f.function(c.node)
-		if c.keyword("create_graph").text() != "True" || fn.name == "backward" {
+		if c.keyword("create_graph").text() != "True" || fn.name == "backward" || f.firstOnly(c.node) {
 			continue
 		}
 		freed := false
