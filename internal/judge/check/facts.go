@@ -171,9 +171,6 @@ func (f *file) noteGuards(s *summary) {
 	off := strings.Contains(f.tree.src, "no_grad") || strings.Contains(f.tree.src, "inference_mode") ||
 		strings.Contains(f.tree.src, "set_grad_enabled")
 	ranks := strings.Contains(f.tree.src, "rank") || strings.Contains(f.tree.src, "is_main")
-	if !off && !ranks {
-		return
-	}
 	f.spend(len(f.tree.src) / bytesAStep)
 	for _, c := range f.calls {
 		if len(s.guards) >= maxFacts {
@@ -188,6 +185,9 @@ func (f *file) noteGuards(s *summary) {
 		}
 		if ranks && f.rankZero(c.node) {
 			kind |= oneRank
+		}
+		if c.last() != "" && c.last()[0] >= 'A' && c.last()[0] <= 'Z' && f.renewed(c.node) {
+			kind |= anew
 		}
 		if kind == 0 {
 			continue

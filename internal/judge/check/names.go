@@ -1,6 +1,9 @@
 package check
 
-import "strings"
+import (
+	"path/filepath"
+	"strings"
+)
 
 // imports maps a file's names to what they were imported from: "dist" to "torch.distributed".
 type imports map[string]string
@@ -175,7 +178,8 @@ func (f *file) unitTest() bool {
 			return true
 		}
 	}
-	return false
+	name := strings.TrimSuffix(filepath.Base(f.src.path), ".py")
+	return name == "conftest" || endsIn(name, "test_helpers", "test_utils", "testing_utils", "test_util")
 }
 
 // otherFramework reports whether a file imports another framework and nothing of PyTorch's: its tensors have no

@@ -91,6 +91,9 @@ func (f *file) gradeCallPart(c call, path []int) grade {
 				g = max(g, fn.file.gradePart(r, path))
 			}
 		}
+		if g == unknown && f.moduleCalled(c) != nil {
+			return f.grade(c.node) // what its layers return isn't known, but they are a model
+		}
 		return g
 	}
 	if t := f.foreign(c); t != nil {

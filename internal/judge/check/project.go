@@ -61,6 +61,7 @@ type guardKind uint8
 const (
 	noGradients guardKind = 1 << iota
 	oneRank
+	anew // a class's objects are made in a loop: what one holds goes with it
 )
 
 // guard is a call of something that may be another file's.
@@ -106,7 +107,7 @@ func (p *Project) Link() {
 // mark notes at a function that it is called under a guard.
 func (p *Project) mark(s *summary, g guard) {
 	note := func(of *summary, name string) {
-		if of != nil && of != s && of.funcs[name] != nil {
+		if of != nil && of != s && (of.funcs[name] != nil || g.kind == anew && of.classes[name] != nil) {
 			if of.guarded == nil {
 				of.guarded = map[string]guardKind{}
 			}

@@ -37,6 +37,47 @@ def train(model, loader, criterion, optimizer):
         optimizer.step()
         losses.update(loss, len(x))
 `, []string{"train.py:9 MG104"}},
+	{"a loss of a module's method in another file, made of its parameters alone", `
+-- model.py --
+import torch
+import torch.nn.functional as F
+class NGCF(torch.nn.Module):
+    def bpr(self, users, items, others):
+        loss = -torch.mean(F.logsigmoid((users * items - users * others).sum(1)))
+        return loss, loss
+-- main.py --
+import torch
+from model import NGCF
+def main(sampler, device, epochs):
+    model = NGCF().to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    for epoch in range(epochs):
+        total = 0.0
+        for batch in range(100):
+            users, items, others = model(sampler())
+            loss, other = model.bpr(users, items, others)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss
+        print(total)
+`, []string{"main.py:14 MG101"}},
+	{"a replay memory that another file makes anew in each round", `
+-- memory.py --
+class Memory:
+    def __init__(self):
+        self.memory = []
+    def push(self, *transition):
+        self.memory.append(transition)
+import torch
+-- main.py --
+import torch
+from memory import Memory
+def main(collect, rounds):
+    for i in range(rounds):
+        memory = Memory()
+        collect(memory)
+`, nil},
 	{"a meter that makes numbers", `
 -- meters.py --
 class AverageMeter:

@@ -286,6 +286,153 @@ for step, x in enumerate(loader):
         fig, ax = plt.subplots()
         ax.imshow(x)
         fig.savefig("first.png")
+-- MG101 a share of sizes that a module returns --
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(8, 8)
+        self.pool = Pool()
+    def forward(self, x):
+        out = self.pool(self.lin(x))
+        return out, out.size(0) / x.size(0)
+model = Net().to("cuda")
+def test(loader):
+    total = 0
+    for x in loader:
+        out, ratio = model(x)
+        total += ratio
+    return total / len(loader)
+def train(loader, optimizer):
+    for x in loader:
+        out, _ = model(x)
+        out.mean().backward()
+        optimizer.step()
+-- MG121 numbers of sklearn --
+import torch
+from sklearn.metrics import roc_auc_score
+def main(model, loader, optimizer, truth):
+    history = []
+    for epoch in range(100):
+        probs = torch.cat([model(x) for x in loader])
+        history.append(roc_auc_score(truth, probs[:, 1]))
+        print(history[-1])
+-- MG121 a look now and then --
+import torch
+def project(model, latent, optimizer):
+    path = []
+    for step in range(1000):
+        loss = model(latent).sum()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            path.append(latent.detach().clone())
+    return path[-1]
+-- MG402 the process that starts the ranks --
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+def train(rank, size):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    model = Net().to(rank)
+    torch.save(model.state_dict(), "last.pt")
+def test():
+    model = Net()
+    model.load_state_dict(torch.load("last.pt"))
+if __name__ == "__main__":
+    mp.spawn(train, args=(4,), nprocs=4)
+    test()
+-- MG403 the process that starts the ranks --
+import torch
+import torch.distributed as dist
+from torch.multiprocessing import Process
+def run(rank, size, batch):
+    Net().cuda(rank)(batch.cuda(rank)).sum().backward()
+def begin(rank, size, fn, batch):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    fn(rank, size, batch)
+for rank in range(4):
+    Process(target=begin, args=(rank, 4, run, batch)).start()
+model = torch.nn.DataParallel(model.cuda())
+-- MG206 a memory for each round --
+class Memory:
+    def __init__(self):
+        self.memory = []
+    def push(self, *transition):
+        self.memory.append(transition)
+import torch
+for round in range(100):
+    memories = [Memory() for _ in range(8)]
+    collect(memories)
+-- MG101 a sum whose gradients another asks --
+import torch
+class Agent:
+    def __init__(self, device):
+        self.model = Net().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+    def compute_loss(self, batch):
+        return torch.nn.functional.mse_loss(self.model(batch), batch)
+    def update(self, batches):
+        total = 0
+        for batch in batches:
+            total += self.compute_loss(batch)
+        self.optimizer.update(lambda: total / 10)
+-- MG117 volatile inputs of a helper --
+import torch
+from utils import make_variable
+def evaluate(classifier, data_loader):
+    classifier.eval()
+    for images, labels in data_loader:
+        images = make_variable(images, volatile=True)
+        print(classifier(images).data.max(1)[1])
+-- MG402 if somebody's weights are asked for --
+import torch
+import torch.distributed as dist
+def build(pretrained=False):
+    model = Net()
+    if pretrained:
+        model.load_state_dict(torch.load(checkpoint_path))
+    return model
+def main():
+    dist.init_process_group("nccl")
+    model = build().cuda()
+    torch.save(model.state_dict(), "last.pt")
+-- MG301 figures of three data sets --
+import torch
+import matplotlib.pyplot as plt
+names = ["mnist", "cifar", "svhn"]
+for name in names:
+    plt.figure()
+    plt.plot(torch.load(name))
+    plt.savefig(name + ".pdf")
+-- MG201 rows that become an array --
+import pickle
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = pickle.load(open(path, "rb"))
+        self.rows = np.asarray(self.rows)
+    def __getitem__(self, i):
+        return self.rows[i]
+loader = DataLoader(Rows("a"), num_workers=4)
+-- MG108 once, in the first round --
+import torch
+def main(model, x, y, loss_fn):
+    for i in range(30):
+        if i == 0:
+            loss = loss_fn(model(x), y)
+            loss.backward(create_graph=True)
+            model.step(update_params=False)
+-- MG403 where there are no ranks --
+import torch
+import torch.distributed as dist
+def main(args, model, x):
+    if args.distributed:
+        dist.init_process_group("nccl")
+    if not args.distributed:
+        model.cuda()
+    model(x).sum().backward()
 -- MG101 a solver --
 import torch
 def solve(product, b, iters):
@@ -301,6 +448,23 @@ def main(model, y, product):
     loss.backward()
     return solve(product, loss, 10)
 `
+
+// TestLoadUnderConditions: what stands under conditions of another kind is still found, and in few steps.
+func TestLoadUnderConditions(t *testing.T) {
+	ids := found(t, `
+import torch
+import torch.distributed as dist
+def main(args, model):
+    dist.init_process_group("nccl")
+    if args.distributed:
+        if args.checkpoint:
+            model.load_state_dict(torch.load(args.checkpoint))
+    torch.save(model.state_dict(), "last.pt")
+`)
+	if !slices.Equal(ids, []string{"MG402"}) {
+		t.Error(ids)
+	}
+}
 
 func TestQuiet(t *testing.T) {
 	for _, f := range txtar.Parse([]byte(quiet)).Files {

@@ -76,7 +76,7 @@ func objectsInDataset(f *file, r *reporter) {
 		for _, name := range init.names {
 			for _, b := range init.bindings[name] {
 				if attr, of := strings.CutPrefix(name, "self."); of && b.kind == "=" && f.manyObjects(b.value) &&
-					f.indexed(k, attr) {
+					f.indexed(k, attr) && !f.remade(init, name, b) {
 					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, "+
 						"copies their pages", quote(name)),
 						"keep the records in an array or a tensor (numpy, pyarrow), or read them from "+
@@ -85,6 +85,14 @@ func objectsInDataset(f *file, r *reporter) {
 			}
 		}
 	}
+}
+
+// remade reports whether a function makes something else of a variable behind one of its values: an array of the rows.
+func (f *file) remade(fn *function, name string, b binding) bool {
+	return slices.ContainsFunc(fn.bindings[name], func(other binding) bool {
+		return other.kind == "=" && len(other.path) == 0 && other.at.start() > b.at.start() &&
+			!exclusive(other.at, b.at)
+	})
 }
 
 // rowsInInit finds rows that a dataset's __init__ appends one by one: dicts, lists, tuples with such in them.
@@ -345,11 +353,25 @@ func replayBuffer(f *file, r *reporter) {
 		default:
 			continue
 		}
-		if f.growsFreely(h, g, node{}) && !f.comparesCapacity(fn, h) {
+		if f.growsFreely(h, g, node{}) && !f.comparesCapacity(fn, h) && !f.madeAnew(fn.class) {
 			r.report(g.at, fmt.Sprintf("%s has no bound: each step adds a transition for good", quote(h.name)),
 				"collections.deque(maxlen=capacity), and keep states on the CPU", held(h.name))
 		}
 	}
+}
+
+// madeAnew reports whether a class's objects are made in a loop, here or by another file: each holds one round's items.
+func (f *file) madeAnew(k *class) bool {
+	if f.told != nil && f.told.guarded[k.name]&anew != 0 {
+		return true
+	}
+	return slices.ContainsFunc(f.byName[k.name], func(c call) bool { return f.renewed(c.node) })
+}
+
+// renewed reports whether an object is made in a loop and given to the same name each time.
+func (f *file) renewed(n node) bool {
+	stmt := n.up("assignment")
+	return stmt.ok() && stmt.field("left").is("identifier", "attribute") && len(f.loops(stmt)) > 0
 }
 
 // comparesCapacity reports whether a method compares something with a capacity.

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/base/pattern"
@@ -41,6 +42,43 @@ func (f *file) ownRanks() bool {
 	return false
 }
 
+// ranks are the functions that a program starts as its ranks; none where something else starts them (torchrun).
+func (f *file) ranks() map[*function]bool {
+	started := map[*function]bool{}
+	for _, name := range []string{"spawn", "start_processes", "Process"} {
+		for _, c := range f.byName[name] {
+			c.field("arguments").all(func(n node) bool { // target=init_process, args=(rank, size, run)
+				if f.spend(1); n.is("identifier") {
+					for _, fn := range f.fnNamed[n.text()] {
+						started[fn] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, c := range f.byName["init_process_group"] {
+		if f.below(f.function(c.node), started, map[*function]bool{}) {
+			return started
+		}
+	}
+	return nil
+}
+
+// below reports whether a function is one of some, stands in one, or is called by one.
+func (f *file) below(fn *function, some, seen map[*function]bool) bool {
+	for at := fn; at != nil; at = at.outer {
+		if some[at] {
+			return true
+		}
+	}
+	if seen[fn] || len(seen) > maxChain {
+		return false
+	}
+	seen[fn] = true
+	return slices.ContainsFunc(f.callers(fn), func(c call) bool { return f.below(f.function(c.node), some, seen) })
+}
+
 // loadOnRanks finds checkpoints that every rank loads to where they were saved from: the first GPU (MG402).
 func loadOnRanks(f *file, r *reporter) {
 	if !f.ownRanks() {
@@ -51,12 +89,15 @@ func loadOnRanks(f *file, r *reporter) {
 			return // who names the place once knows of it: the other call is for one process
 		}
 	}
-	told := map[*function]bool{}
+	told, ranks := map[*function]bool{}, f.ranks()
 	for _, c := range f.byName["load"] {
+		if ranks != nil && !f.below(f.function(c.node), ranks, map[*function]bool{}) {
+			continue // the process that starts the ranks
+		}
 		stmt := c.up("expression_statement").text()
 		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
 			f.rankZero(c.node) || f.fits(hostData, stmt) || f.fits(pretrained, stmt) || f.ofRank(c) ||
-			!f.savesFromGPU(c) || told[f.function(c.node)] {
+			!f.savesFromGPU(c) || told[f.function(c.node)] || f.ifPretrained(c.node) {
 			continue
 		}
 		told[f.function(c.node)] = true // one mistake, however many files it loads
@@ -64,6 +105,16 @@ func loadOnRanks(f *file, r *reporter) {
 			`map_location="cpu", or the rank's own device`, suggested(Edit{c.arg(0).end(), c.arg(0).end(),
 				`, map_location="cpu"`}))
 	}
+}
+
+// ifPretrained reports whether a place runs only where somebody else's weights are asked for.
+func (f *file) ifPretrained(n node) bool {
+	for up := n.parent(); up.ok(); up = up.parent() {
+		if f.spend(1); up.is("if_statement") && f.fits(pretrained, up.field("condition").text()) {
+			return true
+		}
+	}
+	return false
 }
 
 // pretrained are weights that somebody else has saved, mostly from the CPU.
@@ -122,9 +173,11 @@ func firstGPU(f *file, r *reporter) {
 		return
 	}
 	trains := len(f.byName["backward"])+len(f.byName["DistributedDataParallel"]) > 0
+	ranks := f.ranks()
 	for _, name := range []string{"cuda", "to", "device"} {
 		for _, c := range f.byName[name] {
-			if !trains && !f.fits(modelCall, last(f.plain(c.receiver()))) {
+			if !trains && !f.fits(modelCall, last(f.plain(c.receiver()))) || f.oneProcess(c.node) ||
+				ranks != nil && !f.below(f.function(c.node), ranks, map[*function]bool{}) {
 				continue // who trains may have set the device
 			}
 			arg := strings.Trim(c.arg(0).text(), `"'`)
@@ -137,6 +190,20 @@ func firstGPU(f *file, r *reporter) {
 		}
 	}
 }
+
+// oneProcess reports whether a place runs only where there are no ranks: if not args.distributed.
+func (f *file) oneProcess(n node) bool {
+	for up := n.parent(); up.ok(); up = up.parent() {
+		f.spend(1)
+		if up.is("if_statement") && n.inside(up.field("consequence")) &&
+			f.fits(notDistributed, up.field("condition").text()) {
+			return true
+		}
+	}
+	return false
+}
+
+var notDistributed = pattern.Of(`(?i)^not [\w.]*(distributed|ddp|multi_?gpu)$`)
 
 // settingTooLate finds settings of the allocator that come after CUDA has read them (MG404).
 func settingTooLate(f *file, r *reporter) {

@@ -93,7 +93,8 @@ func figureOpen(f *file, r *reporter) {
 		fn := f.function(fig.node)
 		loops := f.loops(fig.node)
 		again := len(loops) > 0 || fn.hook() || fn.epochEnd() || f.calledInLoop(fn)
-		if !again || f.closes(fn, fig) || f.noPyplotState(fn) || f.leavesAtOnce(loops) || f.firstOnly(fig.node) ||
+		if !again || f.fewRounds(fig.node) ||
+			f.closes(fn, fig) || f.noPyplotState(fn) || f.leavesAtOnce(loops) || f.firstOnly(fig.node) ||
 			!f.saves(fn, fig) {
 			continue
 		}
@@ -128,6 +129,32 @@ func (f *file) firstOnly(n node) bool {
 		}
 	}
 	return false
+}
+
+// fewFigures is up to how many figures pyplot itself keeps without a warning.
+const fewFigures = 20
+
+// fewRounds reports whether all loops around a place, which no function is called from again, go over a few items that
+// are written out: for name in ["mnist", "cifar"].
+func (f *file) fewRounds(n node) bool {
+	loops, rounds := f.loops(n), 1
+	if len(loops) == 0 || f.function(n) != f.module && f.calledInLoop(f.function(n)) {
+		return false
+	}
+	for _, l := range loops {
+		over := l.field("right").bare()
+		if b, ok := f.latest(f.function(over), over.text(), over); over.is("identifier") && ok && b.kind == "=" &&
+			len(b.path) == 0 {
+			over = b.value.bare()
+		}
+		if !over.is("list", "tuple", "set") {
+			return false
+		}
+		if rounds *= max(len(over.children()), 1); rounds > fewFigures {
+			return false
+		}
+	}
+	return true
 }
 
 // leavesAtOnce reports whether the innermost loop ends with its first round.

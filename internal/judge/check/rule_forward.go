@@ -105,7 +105,7 @@ func onlyTheEnd(f *file, r *reporter) {
 		}
 		h, ok := f.holderOf(g.into)
 		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar || g.value.is("identifier") &&
-			f.fits(numberName, g.value.text()) || !h.attr && f.madeAround(h, g.at) {
+			f.fits(numberName, g.value.text()) || !h.attr && (f.madeAround(h, g.at) || f.everySome(g.at)) {
 			continue
 		}
 		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value) || f.copied(fn, g.value)
@@ -118,6 +118,18 @@ func onlyTheEnd(f *file, r *reporter) {
 		r.report(g.at, fmt.Sprintf("%s grows with each step, and only its end is read", quote(h.name)),
 			"collections.deque(maxlen=…) of what is read", held(h.name))
 	}
+}
+
+// everySome reports whether a place runs in some rounds only: if step % 100 == 0.
+func (f *file) everySome(n node) bool {
+	ends := []string{"for_statement", "while_statement", "function_definition"}
+	for up := n.parent(); up.ok() && !up.is(ends...); up = up.parent() {
+		f.spend(1)
+		if up.is("if_statement") && strings.Contains(up.field("condition").text(), "%") {
+			return true
+		}
+	}
+	return false
 }
 
 // copied reports whether a value is a copy that a method has made of a model or of a part of a batch.

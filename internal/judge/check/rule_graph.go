@@ -150,7 +150,7 @@ func carriedState(f *file, r *reporter) {
 func createGraph(f *file, r *reporter) {
 	for _, c := range f.byName["backward"] {
 		fn := f.function(c.node)
-		if c.keyword("create_graph").text() != "True" || fn.name == "backward" {
+		if c.keyword("create_graph").text() != "True" || fn.name == "backward" || f.firstOnly(c.node) {
 			continue
 		}
 		freed := false
@@ -543,9 +543,8 @@ func (f *file) withoutGradients(fn *function) option {
 
 // volatile reports whether a file switches gradients off as PyTorch 0.3 did.
 func (f *file) volatile() bool {
-	return slices.ContainsFunc(f.byName["Variable"], func(c call) bool {
-		return c.keyword("volatile").text() == "True"
-	})
+	f.spend(len(f.tree.src) / bytesAStep)
+	return strings.Contains(f.tree.src, "volatile=True")
 }
 
 // frozenBefore reports whether a function freezes a model: model.freeze() switches all of its gradients off.

@@ -129,6 +129,12 @@ func sums(f *file, r *reporter) {
 	}
 }
 
+// inLambda reports whether a function hands a variable on as a lambda's result: optimizer.update(lambda: loss / n) asks
+// its gradients elsewhere.
+func (f *file) inLambda(fn *function, name string) bool {
+	return slices.ContainsFunc(f.usesIn(name, fn.node), func(n node) bool { return n.up("lambda").ok() })
+}
+
 // addedTo is what an assignment adds to a variable's old value; none if it does something else.
 func (f *file) addedTo(name string, b binding) node {
 	if b.target.is("subscript") && !b.target.field("subscript").is("string", "integer", "identifier", "attribute") {
@@ -222,7 +228,7 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	if g < strong && !(g == weak && loop.ok() && evalLike(f, fn, loop)) {
 		return
 	}
-	if f.cutLater(fn, name, loop, b.at) {
+	if f.cutLater(fn, name, loop, b.at) || f.inLambda(fn, name) {
 		return
 	}
 	o := []option{held(strings.TrimSuffix(name, "[]")), with(f.born(fn, value)...)}

@@ -425,13 +425,28 @@ func (f *file) callsOn(c *class, method string) []call {
 	return byClass[c.name]
 }
 
+// placed is a call without what only says where and how its result is to be: Net(8) of Net(8).to(device).eval().
+func (f *file) placed(v node) node {
+	for v.is("call") && v.field("function").is("attribute") && places[v.field("function").field("attribute").text()] {
+		on := v.field("function").field("object").bare()
+		if !on.is("call") {
+			break
+		}
+		f.spend(1)
+		v = on
+	}
+	return v
+}
+
+var places = set("to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_")
+
 // makersOf are the functions whose results a name is given, each once.
 func (f *file) makersOf(name string) []string {
 	list, known := f.index.makers[name]
 	if !known {
 		seen := map[string]bool{}
 		for _, b := range f.index.bound[name] {
-			if v := b.value.bare(); v.is("call") && !seen[f.dotted(v.field("function"))] {
+			if v := f.placed(b.value.bare()); v.is("call") && !seen[f.dotted(v.field("function"))] {
 				maker := f.dotted(v.field("function"))
 				seen[maker] = true
 				list = append(list, maker)

@@ -85,8 +85,9 @@ func (s *source) readNotebook(data []byte) error {
 			return fmt.Errorf("not a notebook: the source of cell %d: %w", i+1, err)
 		}
 		s.cells = append(s.cells, codeCell{i + 1, line})
+		var m magics
 		for _, l := range strings.Split(strings.TrimRight(body, "\n"), "\n") {
-			text.WriteString(withoutMagic(l) + "\n")
+			text.WriteString(m.comment(l) + "\n")
 			line++
 		}
 	}
@@ -110,15 +111,6 @@ func cellText(c notebookCell) (string, error) {
 	var lines []string
 	err := json.Unmarshal(raw, &lines)
 	return strings.Join(lines, ""), err
-}
-
-// withoutMagic makes a comment of what only IPython understands; columns stay.
-func withoutMagic(line string) string {
-	rest := strings.TrimLeft(line, " \t")
-	if rest != "" && (rest[0] == '%' || rest[0] == '!' || rest[0] == '?') {
-		return line[:len(line)-len(rest)] + "#" + rest[1:]
-	}
-	return line
 }
 
 // line is the line of a byte, from 1, in the joined text.

@@ -189,6 +189,9 @@ func (f *file) gradeName(n node) grade {
 		if g == unknown && b.at.start() > fn.backedAt[name] && len(fn.bindings[name]) > 1 {
 			return g // [loss] = reduced([loss]) behind its backward()
 		}
+		if g == detached && b.at.start() < fn.backedAt[name] {
+			g = unknown // who asks its gradients knows better
+		}
 		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn && !f.cleaned(fn, name) {
 			return f.backedGrade(fn, n)
 		}
@@ -337,6 +340,9 @@ func (f *file) gradeCall(c call) grade {
 	if on.ok() && sameTensor[name] {
 		return f.grade(on)
 	}
+	if strings.HasPrefix(c.name, "sklearn.metrics.") && !endsIn(c.name, manyNumbers...) {
+		return scalar
+	}
 	if strings.HasPrefix(c.name, "numpy.") || strings.HasPrefix(c.name, "np.") || strings.HasPrefix(c.name, "math.") {
 		return detached
 	}
@@ -360,6 +366,10 @@ func (f *file) gradeCall(c call) grade {
 	}
 	return unknown
 }
+
+// manyNumbers are those of sklearn.metrics' functions that return more than a number.
+var manyNumbers = []string{"roc_curve", "precision_recall_curve", "det_curve", "confusion_matrix",
+	"multilabel_confusion_matrix", "pairwise_distances", "euclidean_distances", "cosine_similarity"}
 
 // pureNumber are Python's functions that return what they are given, or a number made of it.
 var pureNumber = set("sum", "abs", "max", "min", "pow", "sorted", "reversed")
