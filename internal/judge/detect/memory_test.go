@@ -291,6 +291,28 @@ func TestWaitsForTheFirstCensus(t *testing.T) {
 	}
 }
 
+// TestTensorsOfAContainerThatNoCensusSaw: a census that was cut short has seen tensors, and not what they lie in. What
+// the program's lines say of that holds for them.
+func TestTensorsOfAContainerThatNoCensusSaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound BoundKind
+		want  Why
+		doubt float64 // at most
+	}{
+		"unknown":         {BoundUnknown, Steady, 0.2},
+		"bounded":         {Bounded, Guarded, 0},
+		"without a bound": {Unbounded, Steady, 0.05},
+	} {
+		p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(250, 1e5), Anon: growing(250, 1e5),
+			Bounds: map[string]Bound{"main().table": {Kind: c.bound, Items: map[BoundKind]float64{Bounded: 600}[c.bound]}},
+			Tensors: []model.TensorGroup{{Census: 1, Step: 200, Holder: "main().table[*][*]", Role: "other", Device: "cpu",
+				Count: 400, Bytes: 200 * 1e5, Fresh: 400, Site: "a.py:3"}}}
+		if f := runOf(p).Findings[0]; f.Why != c.want || f.Doubt > c.doubt {
+			t.Errorf("%s: %s, doubt %.2f", name, f.Reason, f.Doubt)
+		}
+	}
+}
+
 // TestATensorSeenOnce: a large tensor of the step that was going on at the only census that saw the function is not
 // named before what has grown by count.
 func TestATensorSeenOnce(t *testing.T) {
