@@ -137,6 +137,22 @@ class KeptTensors(unittest.TestCase):
         row = [r for r in row if r["holder"].endswith("center.mean")]
         self.assertTrue(row and row[0]["length"] >= 100, row)
 
+    def test_graph_of_a_buffer_that_each_step_replaces(self):
+        class Norm(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("stored", torch.zeros(12))
+
+        weight, model, memory = torch.ones(12, requires_grad=True), torch.nn.Sequential(Norm()), census.Memory()
+
+        def step():
+            model[0].stored = 0.9 * model[0].stored + weight
+
+        for _ in range(60):
+            step()
+        row = [r for r in take(memory, between=step).of("graph") if r["holder"].endswith("stored")]
+        self.assertTrue(row and row[0]["length"] >= 100, row)
+
     def test_bytes_of_a_container_have_what_a_tensor_takes_beside(self):
         kept = [torch.zeros(16) for _ in range(100)]
         row = take().holder("().kept")
