@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import multiprocessing.managers
+import sys
 import threading
 import unittest
 
@@ -118,6 +119,17 @@ class Kept(unittest.TestCase):
         table = numpy.concatenate([table, numpy.zeros((200, 100))])
         row = take().holder("().table")
         self.assertEqual(row["length"], 160_000)
+
+
+    def test_bytes_of_callbacks_have_the_functions(self):
+        def callback(value):
+            return lambda: value
+
+        kept = [callback(None) for _ in range(100)]
+        inner = kept[0]
+        size = sum(map(sys.getsizeof, (inner, inner.__closure__, inner.__closure__[0])))
+        self.assertGreaterEqual(take().holder("().kept")["bytes"], 100 * (size + 8))
+        del kept
 
 
 @unittest.skipIf(torch is None, "no torch in this Python")
