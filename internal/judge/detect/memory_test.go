@@ -313,6 +313,20 @@ func TestTensorsOfAContainerThatNoCensusSaw(t *testing.T) {
 	}
 }
 
+// TestABoundThatCountsTell: the census that was cut short has seen what lies in a deque, the counts since then the deque.
+func TestABoundThatCountsTell(t *testing.T) {
+	p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(500, 1e4), Anon: growing(500, 1e4),
+		Tensors: []model.TensorGroup{{Census: 1, Step: 170, Holder: "main().rows[*][*]", Role: "other", Device: "cpu",
+			Count: 8900, Bytes: 170 * 1e4, Fresh: 8900, Site: "a.py:3"}}}
+	for _, step := range []int64{250, 350, 450} {
+		p.Objects = append(p.Objects, model.ObjectGroup{Census: 1, Step: step, Evidence: Count, Type: "collections.deque",
+			Holder: "main().rows", Count: 1, Length: 8 * step, Bytes: model.Null, Detail: "of list; 5200 at most"})
+	}
+	if f := runOf(p).Findings[0]; f.Why != FillsUp {
+		t.Errorf("%s", f.Reason)
+	}
+}
+
 // TestATensorSeenOnce: a large tensor of the step that was going on at the only census that saw the function is not
 // named before what has grown by count.
 func TestATensorSeenOnce(t *testing.T) {

@@ -22,7 +22,7 @@ COLLECTED = 16         # bytes of the collector's header before an object
 BULK = 64 << 10        # bytes in one piece, in a stream or an array, that are worth a row
 IN_ONE_PIECE = "bytes in one piece"
 
-_maxlen = deque.maxlen.__get__
+maxlen = deque.maxlen.__get__
 # what a class keeps a function in, and how that is read
 _WRAPPED = {id(cls): cls.__dict__[name].__get__ for cls, name in (
     (staticmethod, "__func__"), (classmethod, "__func__"), (property, "fget"))}
@@ -118,7 +118,7 @@ class Entering(LibraryObjects):
             items, scale = introspect.items_of_deque(o, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, deque.__sizeof__(o) + held * scale, place, weight, items)
-            bound = _maxlen(o)
+            bound = maxlen(o)
             if bound is not None:
                 self.bound[place] = self.bound.get(place, 0) + bound * weight
 
