@@ -46,8 +46,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestWhatWasFreedAtFirst: half a run of a thousand steps, with a fall of what imports left near its beginning. One that
-// leads back to where the growth began is given back of that growth.
+// TestWhatWasFreedAtFirst: half a run of a thousand steps, with an early fall of what imports left. One that leads back
+// to where the growth began is given back of that growth.
 func TestWhatWasFreedAtFirst(t *testing.T) {
 	run := func(freed float64) Series {
 		r, s := rand.New(rand.NewPCG(1, 2)), Series{}
