@@ -313,8 +313,8 @@ func TestTensorsOfAContainerThatNoCensusSaw(t *testing.T) {
 	}
 }
 
-// TestABoundThatCountsTell: the census that was cut short has seen what lies in a deque, the counts since then the deque
-// itself.
+// TestABoundThatCountsTell: the census that was cut short has seen what lies in a deque, and the counts since then have
+// seen the deque.
 func TestABoundThatCountsTell(t *testing.T) {
 	p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(500, 1e4), Anon: growing(500, 1e4),
 		Tensors: []model.TensorGroup{{Census: 1, Step: 170, Holder: "main().rows[*][*]", Role: "other", Device: "cpu",
