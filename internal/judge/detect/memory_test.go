@@ -304,9 +304,9 @@ func TestTensorsOfAContainerThatNoCensusSaw(t *testing.T) {
 		"without a bound": {Unbounded, Steady, 0.05},
 	} {
 		p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(250, 1e5), Anon: growing(250, 1e5),
-			Bounds: map[string]Bound{"main().table": {Kind: c.bound, Items: map[BoundKind]float64{Bounded: 600}[c.bound]}},
-			Tensors: []model.TensorGroup{{Census: 1, Step: 200, Holder: "main().table[*][*]", Role: "other", Device: "cpu",
-				Count: 400, Bytes: 200 * 1e5, Fresh: 400, Site: "a.py:3"}}}
+			Bounds: map[string]Bound{"main().table": {Kind: c.bound}},
+			Tensors: []model.TensorGroup{{Census: 1, Step: 200, Holder: "main().table[*][*]", Role: "other",
+				Device: "cpu", Count: 400, Bytes: 200 * 1e5, Fresh: 400, Site: "a.py:3"}}}
 		if f := runOf(p).Findings[0]; f.Why != c.want || f.Doubt > c.doubt {
 			t.Errorf("%s: %s, doubt %.2f", name, f.Reason, f.Doubt)
 		}
@@ -320,8 +320,9 @@ func TestABoundThatCountsTell(t *testing.T) {
 		Tensors: []model.TensorGroup{{Census: 1, Step: 170, Holder: "main().rows[*][*]", Role: "other", Device: "cpu",
 			Count: 8900, Bytes: 170 * 1e4, Fresh: 8900, Site: "a.py:3"}}}
 	for _, step := range []int64{250, 350, 450} {
-		p.Objects = append(p.Objects, model.ObjectGroup{Census: 1, Step: step, Evidence: Count, Type: "collections.deque",
-			Holder: "main().rows", Count: 1, Length: 8 * step, Bytes: model.Null, Detail: "of list; 5200 at most"})
+		p.Objects = append(p.Objects, model.ObjectGroup{Census: 1, Step: step, Evidence: Count,
+			Type: "collections.deque", Holder: "main().rows", Count: 1, Length: 8 * step, Bytes: model.Null,
+			Detail: "of list; 5200 at most"})
 	}
 	if f := runOf(p).Findings[0]; f.Why != FillsUp {
 		t.Errorf("%s", f.Reason)

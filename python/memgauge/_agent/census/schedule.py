@@ -68,7 +68,8 @@ class Course:
                 return now + AGAIN
             self.taken += 1
             self.base, self.looked = anon, age
-            self.next, self.next_step = SPREAD * max(age, FIRST), max(SPREAD * step, step + STEPS)
+            self.next = SPREAD * max(age, FIRST)
+            self.next_step = max(SPREAD * step, step + STEPS)
         elif memory.followed and level > -wanted:
             counting.count(memory, state.observer.step)
         self.due = now + max(AGAIN, min(age, step * period or age) / 10)
