@@ -5,8 +5,9 @@ examine. So the control thread reads the private memory now and then. The first 
 first step; earlier where FIRST_STEPS have been made, since a run of short steps is half over by then, and if memory has
 grown meanwhile. The next is due when the training is SPREAD times as old as at the previous one, or has made SPREAD
 times as many steps: where the first steps took long, or the machine was busy then, the clock alone would let most of
-them go unseen. If memory has grown, it begins as soon as the purse allows it; else only if the purse holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
-it. Between two of them the containers that the last one found are counted. docs/census.md
+them go unseen. If memory has grown, it begins as soon as the purse allows it; else only if the purse holds PLENTY. The
+last census is taken at the process's end, if what has grown is still there: then no step waits for it. Between two of
+them the containers that the last one found are counted. docs/census.md
 
 A worker of multiprocessing makes no steps. Its age counts from its start, and it has no census at its end: where each
 epoch has workers of its own, the training waits for that.
