@@ -134,19 +134,14 @@ func (p Process) accounts() []account {
 		}
 		a.guarded, a.of = strings.Contains(o.Detail, guardedDetail), o.Detail
 	}
-	list, containers := make([]account, 0, len(by)), map[string]bool{}
-	for _, a := range by {
-		containers[a.holder] = containers[a.holder] || a.container
-	}
+	list := make([]account, 0, len(by))
 	for _, a := range by {
 		a.estimate()
 		a.trained = a.trained || states[a.holder]
 		a.limit(p.Bounds[a.holder])
-		if in, _, _ := strings.Cut(a.holder, "[*]"); a.tensors && !a.trained && !containers[in] {
-			a.liesIn(p.Bounds[in])
-		}
 		list = append(list, *a)
 	}
+	p.unseenContainers(list)
 	order.By(list, func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.holder, b.holder), cmp.Compare(a.kind, b.kind))
 	})
@@ -167,9 +162,21 @@ func (a *account) limit(b Bound) {
 	}
 }
 
-// liesIn is told what the program's lines say of the container that tensors lie in, where no census has seen all of
-// that: how many items it has is not known then, but whether they have an end is.
-func (a *account) liesIn(b Bound) { a.guarded, a.free = b.Kind == Bounded, b.Kind == Unbounded }
+// unseenContainers tells tensors what the program's lines say of the container that they lie in, where no census has
+// seen that: how many items it has is not known then, but whether they have an end is.
+func (p Process) unseenContainers(list []account) {
+	seen := map[string]bool{}
+	for _, a := range list {
+		seen[a.holder] = seen[a.holder] || a.container
+	}
+	for i := range list {
+		a := &list[i]
+		if in, _, _ := strings.Cut(a.holder, "[*]"); a.tensors && !a.trained && !seen[in] {
+			b := p.Bounds[in]
+			a.guarded, a.free = b.Kind == Bounded, b.Kind == Unbounded
+		}
+	}
+}
 
 // sameUnderTwoNames folds accounts of what went by one path at some censuses and by another at the others: which is
 // found first depends on what runs at the moment. They end in the same name, are added to by the same line, and no
