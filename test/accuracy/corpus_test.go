@@ -42,7 +42,8 @@ func TestCorpus(t *testing.T) {
 func TestManifests(t *testing.T) {
 	classes := []string{"retained_tensors", "retained_objects", "autograd_graph", "gc_cycles", "native_heap",
 		"shared_memory", "worker_growth", "outside_allocator", "unknown"}
-	for _, dir := range []string{"corpus", filepath.Join("corpus", "hard"), filepath.Join("corpus", "wild")} {
+	for _, dir := range []string{"corpus", filepath.Join("corpus", "hard"), filepath.Join("corpus", "wild"),
+		filepath.Join("corpus", "reports")} {
 		programs, err := corpus{dir: dir}.programs()
 		if err != nil {
 			t.Fatal(err)

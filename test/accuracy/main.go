@@ -22,7 +22,8 @@ func main() {
 	sim := flag.Int("sim", 0, "simulate so many runs of each family")
 	memgauge := flag.String("memgauge", "", "the program, to run the corpus under")
 	python := flag.String("python", "python3", "interpreter with torch")
-	dirs := flag.String("corpus", "test/accuracy/corpus,test/accuracy/corpus/hard,test/accuracy/corpus/wild",
+	dirs := flag.String("corpus", "test/accuracy/corpus,test/accuracy/corpus/hard,test/accuracy/corpus/wild,"+
+		"test/accuracy/corpus/reports",
 		"folders with a manifest.json and programs, comma-separated")
 	only := flag.String("only", "", "names of programs, comma-separated")
 	parallel := flag.Int("parallel", 1, "run so many programs at once: it disturbs timing, not memory")

@@ -272,6 +272,18 @@ class Course(unittest.TestCase):
         self.assertTrue(course.over(2 * self.began[-1], 100 << 20))
         self.assertFalse(course.over(2 * self.began[-1], 0))     # all of it was given back
 
+    def test_short_steps_that_keep_something_are_looked_at_before_half_a_second(self):
+        """A thousand steps a second: the run may be half over by then."""
+        census._memory.purse.look = lambda budget: 1e9
+        for grows, at in (8 << 20, (0.1, 0.25)), (0, (0.6, 0.75)):
+            self.began.clear()
+            course = schedule.Course(state.current, 0)
+            for i in range(25):
+                self.now = i * 0.05
+                course.tick(self.now, int(self.now * grows), 50 * i + 1, 0.001)
+            self.assertTrue(at[0] <= self.began[0] <= at[1], self.began)
+            self.assertFalse([t for t in self.began[1:] if t < schedule.FIRST], self.began)
+
     def test_steps_count_where_the_clock_says_little(self):
         """A minute for the first step, a hundred a second from then on: by its age the training would be looked at once
         more in its last seconds."""

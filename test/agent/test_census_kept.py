@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import multiprocessing.managers
+import sys
 import threading
 import unittest
 
@@ -120,6 +121,17 @@ class Kept(unittest.TestCase):
         self.assertEqual(row["length"], 160_000)
 
 
+    def test_bytes_of_callbacks_have_the_functions(self):
+        def callback(value):
+            return lambda: value
+
+        kept = [callback(None) for _ in range(100)]
+        inner = kept[0]
+        size = sum(map(sys.getsizeof, (inner, inner.__closure__, inner.__closure__[0])))
+        self.assertGreaterEqual(take().holder("().kept")["bytes"], 100 * (size + 8))
+        del kept
+
+
 @unittest.skipIf(torch is None, "no torch in this Python")
 class KeptTensors(unittest.TestCase):
     def test_graph_of_a_vector_that_each_step_replaces(self):
@@ -135,6 +147,22 @@ class KeptTensors(unittest.TestCase):
             step()
         row = take(memory, between=step).of("graph")
         row = [r for r in row if r["holder"].endswith("center.mean")]
+        self.assertTrue(row and row[0]["length"] >= 100, row)
+
+    def test_graph_of_a_buffer_that_each_step_replaces(self):
+        class Norm(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("stored", torch.zeros(12))
+
+        weight, model, memory = torch.ones(12, requires_grad=True), torch.nn.Sequential(Norm()), census.Memory()
+
+        def step():
+            model[0].stored = 0.9 * model[0].stored + weight
+
+        for _ in range(60):
+            step()
+        row = [r for r in take(memory, between=step).of("graph") if r["holder"].endswith("stored")]
         self.assertTrue(row and row[0]["length"] >= 100, row)
 
     def test_bytes_of_a_container_have_what_a_tensor_takes_beside(self):

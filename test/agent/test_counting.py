@@ -48,6 +48,7 @@ class Counts(unittest.TestCase):
         thread = threading.Thread(target=lambda: found.extend(counting.look(self.memory, limit)))
         thread.start()
         thread.join()
+        self.about = {text[2]: text[4] for text, _, _, _ in found}
         return {text[2]: (length, size) for text, _, length, size in found}
 
     def test_the_paths_of_a_census_lead_there_again(self):
@@ -69,6 +70,8 @@ class Counts(unittest.TestCase):
         by_end = {path.rpartition(local)[2]: n for path, n in counts.items()}
         self.assertEqual(by_end["owner.kept"][0], 17)
         self.assertEqual(by_end["owner.recent"][0], 10)
+        about = {path.rpartition(local)[2]: text for path, text in self.about.items()}
+        self.assertEqual((about["owner.kept"], about["owner.recent"]), ("of float", "of float; 1000 at most"))
         self.assertEqual(by_end["owner.odd"][0], 10)
         self.assertEqual(by_end["slotted.kept"][0], 10)
         self.assertNotIn("owner.table['inner']", by_end)      # it was emptied: there is nothing to tell

@@ -121,6 +121,23 @@ func boundsIn(programs map[string]*outline, p *detect.Process) map[string]detect
 			bounds[q.holder] = b
 		}
 	}
+	for _, t := range p.Tensors { // a census that was cut short has seen these, and not what they lie in
+		container, inner, ok := strings.Cut(t.Holder, "[*]")
+		q := question{container, t.Site}
+		if !ok || asked[q] {
+			continue
+		}
+		asked[q] = true
+		if _, known := bounds[container]; known {
+			continue
+		}
+		if strings.Trim(inner, "[*]") != "" { // that line makes the tensor, and need not add to the container
+			q.site = ""
+		}
+		if b := boundIn(programs, lastName(container), q.site); b.Kind != detect.BoundUnknown {
+			bounds[container] = b
+		}
+	}
 	return bounds
 }
 

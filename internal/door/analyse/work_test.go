@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,26 @@ func TestSourcesAreReadOnce(t *testing.T) {
 		if b := in.Processes[0].Bounds["main().part0.kept"]; b != want || looks > 20 {
 			t.Errorf("%+v after %d looks, want %+v", b, looks, want)
 		}
+	}
+}
+
+// TestBoundsOfWhatTensorsLieIn: a census that was cut short has no row of the container.
+func TestBoundsOfWhatTensorsLieIn(t *testing.T) {
+	program := sourceFile(t, filepath.Join(t.TempDir(), "train.py"), 3)
+	b := &model.Batch{Samples: model.Samples{Memory: []model.ProcessMemory{{Time: begin, PID: 7, Rank: -1}}}}
+	for holder, site := range map[string]string{"main().kept[*][*]": program + ":3", "fit().kept[*].x": program + ":5",
+		"main().x": program + ":3"} {
+		b.Tensors = append(b.Tensors, model.TensorGroup{Time: stepTime(20), PID: 7, Rank: -1, Census: 1, Step: 20,
+			Holder: holder, Site: site, Role: "other", Device: "cpu", Count: 40, Bytes: 40 * kib})
+	}
+	in, err := Load(t.Context(), stored(t, cudaRun(900, 64*kib, 0), b), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]detect.Bound{"main().kept": {Kind: detect.Bounded, Items: 300},
+		"fit().kept": {Kind: detect.Bounded, Items: 300}}
+	if got := in.Processes[0].Bounds; !maps.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -141,6 +141,7 @@ func (p Process) accounts() []account {
 		a.limit(p.Bounds[a.holder])
 		list = append(list, *a)
 	}
+	p.unseenContainers(list)
 	order.By(list, func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.holder, b.holder), cmp.Compare(a.kind, b.kind))
 	})
@@ -158,6 +159,22 @@ func (a *account) limit(b Bound) {
 	}
 	if a.bound == 0 && a.stopped() {
 		a.bound, a.rested = a.items[len(a.items)-1], true
+	}
+}
+
+// unseenContainers tells tensors what the program's lines say of the container that they lie in, where no census has
+// seen that: how many items it has is not known then, but whether they have an end is.
+func (p Process) unseenContainers(list []account) {
+	seen := map[string]bool{}
+	for _, a := range list {
+		seen[a.holder] = seen[a.holder] || a.container
+	}
+	for i := range list {
+		a := &list[i]
+		if in, _, _ := strings.Cut(a.holder, "[*]"); a.tensors && !a.trained && !seen[in] {
+			b := p.Bounds[in]
+			a.guarded, a.free = b.Kind == Bounded, b.Kind == Unbounded
+		}
 	}
 }
 

@@ -134,17 +134,18 @@ type window struct {
 }
 
 func look(s Series, share float64) (window, bool) {
-	part := s.from(s.Steps[0] + share*s.width())
-	return newWindow(part, share)
+	begin := s.Steps[0] + share*s.width()
+	return newWindow(s.from(begin), share, s.until(begin).lowest())
 }
 
-func newWindow(part Series, share float64) (window, bool) {
+// newWindow takes the lowest reading before the window as well.
+func newWindow(part Series, share, lowest float64) (window, bool) {
 	w := window{share: share, floors: part.floors(blocks), equal: math.Inf(1)}
 	if len(w.floors.Steps) < minFloors || w.width() <= 0 {
 		return w, false
 	}
 	w.end = w.floors.Bytes[len(w.floors.Bytes)-1]
-	w.floors, w.jumps = w.floors.level()
+	w.floors, w.jumps = w.floors.level(lowest)
 	w.trend = stats.FitTrend(w.floors.Steps, w.floors.Bytes)
 	w.slope = stats.TheilSen(w.floors.Steps, w.floors.Bytes)
 	w.noise = w.floors.noise()
@@ -157,11 +158,15 @@ const (
 	maxJumps = 3
 	fewJumps = 5
 	evenly   = 0.1 // standard deviation of the intervals between them, of their mean
+	// deeper is the share of a fall that must lie below all that was read before it.
+	deeper = 0.25
 )
 
 // level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would
-// drown it. at are the readings before which they were.
-func (s Series) level() (out Series, at []int) {
+// drown it. Nor does one fall far below all that was read before, be it earlier than these floors (lowest): it gives
+// back what is older than the growth, as the first full garbage collection does with what imports have left. What is
+// given back of the growth itself leads no lower than where that began. at are the readings before which they were.
+func (s Series) level(lowest float64) (out Series, at []int) {
 	if len(s.Steps) < minFloors/2 { // what is usual can't be told
 		return s, nil
 	}
@@ -176,8 +181,12 @@ func (s Series) level() (out Series, at []int) {
 	}
 	out = Series{s.Steps, slices.Clone(s.Bytes)}
 	shift, spread := 0.0, stats.Spread(rest)
+	fell := false
 	for i, x := range rest {
-		if x > max(material, 8*spread) {
+		lowest = min(lowest, s.Bytes[i])
+		down := !fell && x < -8*spread && s.Bytes[i+1] < lowest-deeper*(s.Bytes[i]-s.Bytes[i+1])
+		fell = fell || down
+		if down || x > max(material, 8*spread) {
 			shift += s.across(i, usual)
 			at = append(at, i+1)
 		}
@@ -310,7 +319,7 @@ func (w window) slowed(s Series) bool {
 	if len(before.Steps) < minFloors/2 || before.width() < 0.2*w.width() {
 		return false
 	}
-	before, _ = before.floors(blocks).level()
+	before, _ = before.floors(blocks).level(s.until(before.Steps[0]).lowest())
 	slope := stats.TheilSen(before.Steps, before.Bytes)
 	return slope*slower > w.slope+math.Hypot(w.floors.slopeError(), before.slopeError())
 }
@@ -362,7 +371,8 @@ func (r release) outgrown(w *window) bool {
 func leaking(g Growth, s Series, w window) Growth {
 	start := onset(s, w)
 	// A stretch of few stairs has the rest of them taken out as single jumps: what is left is not this growth.
-	if exact, ok := newWindow(s.from(start), w.share); ok && exact.slope > w.slope/2 && exact.width() > w.width()/8 {
+	if exact, ok := newWindow(s.from(start), w.share, s.until(start).lowest()); ok && exact.slope > w.slope/2 &&
+		exact.width() > w.width()/8 {
 		exact.equal, w = w.equal, exact
 	}
 	g.fill(w)

@@ -46,6 +46,28 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// TestWhatWasFreedAtFirst: half a run of a thousand steps, with an early fall of what imports left. One that leads back
+// to where the growth began is given back of that growth.
+func TestWhatWasFreedAtFirst(t *testing.T) {
+	run := func(freed float64) Series {
+		r, s := rand.New(rand.NewPCG(1, 2)), Series{}
+		for x := 1.0; x <= 500; x += 20 {
+			y := 150e6 + 2.3e3*x + 1e3*r.NormFloat64()
+			if x > 80 {
+				y -= freed
+			}
+			s.Steps, s.Bytes = append(s.Steps, x), append(s.Bytes, y)
+		}
+		return s
+	}
+	if g := Judge(run(600e3)); g.Verdict != Leak || math.Abs(g.Rate-2.3e3) > 100 {
+		t.Errorf("what is older was freed: %s", g)
+	}
+	if g := Judge(run(184e3)); g.Verdict == Leak {
+		t.Errorf("it gave back what it had: %s", g)
+	}
+}
+
 // TestBentByItsBeginning: a table of lists got its keys in the first epoch, and its lists grow ever after. So many
 // blocks Python's allocator had in a run of test/accuracy's h079.
 func TestBentByItsBeginning(t *testing.T) {

@@ -291,6 +291,44 @@ func TestWaitsForTheFirstCensus(t *testing.T) {
 	}
 }
 
+// TestTensorsOfAContainerThatNoCensusSaw: a census that was cut short has seen tensors, and not what they lie in. What
+// the program's lines say of that holds for them.
+func TestTensorsOfAContainerThatNoCensusSaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound BoundKind
+		want  Why
+		doubt float64 // at most
+	}{
+		"unknown":         {BoundUnknown, Steady, 0.2},
+		"bounded":         {Bounded, Guarded, 0},
+		"without a bound": {Unbounded, Steady, 0.05},
+	} {
+		p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(250, 1e5), Anon: growing(250, 1e5),
+			Bounds: map[string]Bound{"main().table": {Kind: c.bound}},
+			Tensors: []model.TensorGroup{{Census: 1, Step: 200, Holder: "main().table[*][*]", Role: "other",
+				Device: "cpu", Count: 400, Bytes: 200 * 1e5, Fresh: 400, Site: "a.py:3"}}}
+		if f := runOf(p).Findings[0]; f.Why != c.want || f.Doubt > c.doubt {
+			t.Errorf("%s: %s, doubt %.2f", name, f.Reason, f.Doubt)
+		}
+	}
+}
+
+// TestABoundThatCountsTell: the census that was cut short has seen what lies in a deque, and the counts since then have
+// seen the deque.
+func TestABoundThatCountsTell(t *testing.T) {
+	p := Process{PID: 7, Rank: -1, Pace: 0.01, Heap: growing(500, 1e4), Anon: growing(500, 1e4),
+		Tensors: []model.TensorGroup{{Census: 1, Step: 170, Holder: "main().rows[*][*]", Role: "other", Device: "cpu",
+			Count: 8900, Bytes: 170 * 1e4, Fresh: 8900, Site: "a.py:3"}}}
+	for _, step := range []int64{250, 350, 450} {
+		p.Objects = append(p.Objects, model.ObjectGroup{Census: 1, Step: step, Evidence: Count,
+			Type: "collections.deque", Holder: "main().rows", Count: 1, Length: 8 * step, Bytes: model.Null,
+			Detail: "of list; 5200 at most"})
+	}
+	if f := runOf(p).Findings[0]; f.Why != FillsUp {
+		t.Errorf("%s", f.Reason)
+	}
+}
+
 // TestATensorSeenOnce: a large tensor of the step that was going on at the only census that saw the function is not
 // named before what has grown by count.
 func TestATensorSeenOnce(t *testing.T) {

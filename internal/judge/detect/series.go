@@ -66,6 +66,14 @@ func (s Series) width() float64 {
 	return s.Steps[len(s.Steps)-1] - s.Steps[0]
 }
 
+// lowest is the lowest reading; +Inf of none.
+func (s Series) lowest() float64 {
+	if len(s.Bytes) == 0 {
+		return math.Inf(1)
+	}
+	return slices.Min(s.Bytes)
+}
+
 // floors divides the series into at most n stretches of equal length and takes the lowest reading of each: what a step
 // always comes back to. Evaluation, checkpoints and odd batches rise above it, and it need not know when they are. The
 // first and the last stretch must be whole ones, or their floors would be too high.

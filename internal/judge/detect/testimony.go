@@ -240,7 +240,7 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 		switch {
 		case a.tensors && a.replaced():
 			replaced += rate
-		case !(rate > 0) || a.tensors && !a.state:
+		case !(rate > 0) || a.tensors && !a.state && !a.guarded:
 		case a.ends() || a.slots(accounts):
 			if ending += rate; rate > most {
 				most, largest = rate, a

@@ -139,6 +139,19 @@ func sawtooth(size, longest float64) func(*rand.Rand) shape {
 	}
 }
 
+// freed is what was there before the first step and is given back in the first hundred: by the first full collection.
+func freed(size float64) func(*rand.Rand) shape {
+	return func(r *rand.Rand) shape {
+		at := 40 + 60*r.Float64()
+		return func(t float64) float64 {
+			if t < at {
+				return size
+			}
+			return 0
+		}
+	}
+}
+
 // filling is a buffer with a bound, full after 5 to 70 % of the run.
 func filling(size float64) func(*rand.Rand) shape {
 	return func(r *rand.Rand) shape {
@@ -194,6 +207,7 @@ func Families() []Family {
 		{"four one-offs", false, true, 0, plus(quiet, jumps(300, 4))},
 		{"five one-offs", false, true, 0, plus(quiet, jumps(300, 5))},
 		{"sawtooth 800 MB", false, true, 0, plus(quiet, sawtooth(800, 500))},
+		{"sawtooth 0.9 MB", false, true, 0, plus(white(.003), freed(.6), sawtooth(.9, 900))},
 		{"warm-up, one-off, AR(1)", false, true, 0, plus(warmup(1000, 100), jumps(500, 1), autoregressive(.95, 20))},
 
 		{"0.05 MB/step", true, true, .05 * MB, plus(quiet, line(.05, 0))},
@@ -211,6 +225,7 @@ func Families() []Family {
 		{"0.5 MB/step after warm-up 2 GB, τ 150", true, true, .5 * MB, plus(quiet, warmup(2000, 150), line(.5, 0))},
 		{"0.5 MB/step and one-off 500 MB", true, true, .5 * MB, plus(quiet, jumps(500, 1), line(.5, 0))},
 		{"0.5 MB/step on sawtooth 100 MB", true, true, .5 * MB, plus(quiet, sawtooth(100, 200), line(.5, 0))},
+		{"3 KB/step, 0.6 MB freed at first", true, true, .003 * MB, plus(white(.003), freed(.6), line(.003, 0))},
 		{"0.2 MB/step, noise sd 300", true, false, .2 * MB, plus(white(300), line(.2, 0))},
 		{"0.5 MB/step, random walk sd 5", true, false, .5 * MB, plus(walk(5), line(.5, 0))},
 	}

@@ -13,7 +13,7 @@ from time import thread_time_ns
 from .. import frames, mainthread, recording, state, torchhook
 from ..record._spec import FLAG_ESTIMATED, NOT_TAKEN
 from . import introspect, roots, rows, tensors
-from .entering import IN_ONE_PIECE
+from .entering import IN_ONE_PIECE, maxlen
 from .introspect import ARRAY, ATOM, DEQUE, DICT, LIST, SET, STREAM, TENSOR
 
 LONG, FEW = 16, 24       # containers that are followed: those of the census's rows, and others that it met
@@ -147,9 +147,11 @@ def _look(followed, variables, kinds, torch):
     item = _newest(o, kind)
     size = _bytes(item, kinds, torch)
     whole = NOT_TAKEN if size is None else int(_SIZE.get(kind, object.__sizeof__)(o) + length * size)
-    inner = introspect.type_name(type(item))
-    return (("count", introspect.type_name(cls), followed.path, followed.site, "of " + inner), FLAG_ESTIMATED, length,
-            whole)
+    about = "of " + introspect.type_name(type(item))
+    bound = maxlen(o) if kind == DEQUE else None     # a census that was cut short has not told it
+    if bound is not None:
+        about += "; %d at most" % bound
+    return ("count", introspect.type_name(cls), followed.path, followed.site, about), FLAG_ESTIMATED, length, whole
 
 
 def _below(o, label):

@@ -18,10 +18,11 @@ ATTRIBUTES = 64        # an object with more is used as a container
 MAX_SAMPLED, SAMPLES = 64, 16   # classes and instances of each
 SMALL = 8              # items; smaller containers are not worth a row
 MAX_MET = 512          # places of containers that are remembered
+COLLECTED = 16         # bytes of the collector's header before an object
 BULK = 64 << 10        # bytes in one piece, in a stream or an array, that are worth a row
 IN_ONE_PIECE = "bytes in one piece"
 
-_maxlen = deque.maxlen.__get__
+maxlen = deque.maxlen.__get__
 # what a class keeps a function in, and how that is read
 _WRAPPED = {id(cls): cls.__dict__[name].__get__ for cls, name in (
     (staticmethod, "__func__"), (classmethod, "__func__"), (property, "fget"))}
@@ -117,7 +118,7 @@ class Entering(LibraryObjects):
             items, scale = introspect.items_of_deque(o, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, deque.__sizeof__(o) + held * scale, place, weight, items)
-            bound = _maxlen(o)
+            bound = maxlen(o)
             if bound is not None:
                 self.bound[place] = self.bound.get(place, 0) + bound * weight
 
@@ -265,6 +266,10 @@ class Entering(LibraryObjects):
         names = o.__code__.co_varnames[:o.__code__.co_argcount]
         for name, v in zip(names[len(names) - len(defaults):], defaults):
             self.visit(v, self.places.at(place, ".<default>." + name), weight, depth + 1)
+        size = object.__sizeof__(o) + COLLECTED     # last: what comes before may begin again
+        if cells:
+            size += tuple.__sizeof__(cells) + COLLECTED + len(cells) * (object.__sizeof__(cells[0]) + COLLECTED)
+        self.held[place] = self.held.get(place, 0) + size * weight
 
     def _cell_of(self, cell, place, weight, depth):
         try:

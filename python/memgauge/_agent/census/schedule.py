@@ -1,12 +1,13 @@
 """When a training takes a census by itself, so that short runs have some, and old ones a few to compare.
 
 The process itself notices growth earlier than any observer outside, and after a run of three seconds nothing is left to
-examine. So the control thread reads the private memory now and then. A census is due when the training is SPREAD times
-as old as at the previous one, or has made SPREAD times as many steps: where the first steps took long, or the machine
-was busy then, the clock alone would let most of them go unseen. If memory has grown, it begins as soon as the purse
-allows it; else only if the purse
-holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
-it. Between two of them the containers that the last one found are counted. docs/census.md
+examine. So the control thread reads the private memory now and then. The first census is due half a second after the
+first step; earlier where FIRST_STEPS have been made, since a run of short steps is half over by then, and if memory has
+grown meanwhile. The next is due when the training is SPREAD times as old as at the previous one, or has made SPREAD
+times as many steps: where the first steps took long, or the machine was busy then, the clock alone would let most of
+them go unseen. If memory has grown, it begins as soon as the purse allows it; else only if the purse holds PLENTY. The
+last census is taken at the process's end, if what has grown is still there: then no step waits for it. Between two of
+them the containers that the last one found are counted. docs/census.md
 
 A worker of multiprocessing makes no steps. Its age counts from its start, and it has no census at its end: where each
 epoch has workers of its own, the training waits for that.
@@ -16,6 +17,8 @@ from time import monotonic
 from .. import state, workers
 
 FIRST = 0.6              # s after the first step: the warm-up and half a second of short steps
+FIRST_STEPS = 100        # as good as that: what a leak keeps has many items by then, and the warm-up is over
+EARLY = 0.1              # s until memory and steps are read again, before the first census of what makes steps
 FIRST_OF_WORKER = 2.0    # s after a worker's start: some have a whole epoch's life before them, and some no more
 SPREAD = 1.4             # ratio of the training's ages at two censuses: 24 censuses in half an hour
 STEPS = 50               # at least, between two that are due by their number
@@ -36,9 +39,9 @@ class Course:
         self.process = process             # a forked child begins anew
         self.worker = worker               # it makes no steps
         self.next = FIRST_OF_WORKER if worker else FIRST
-        self.began, self.due = began, began + self.next
+        self.began, self.due = began, began + (self.next if worker else EARLY)
         self.taken = 0
-        self.next_step = STEPS
+        self.next_step = FIRST_STEPS
         self.base = self.looked = None     # private memory, and age, at the census before
 
     def tick(self, now, anon, step=0, period=0):
@@ -50,19 +53,24 @@ class Course:
             return self.due
         if state.census is not None:
             return now + 1
+        age, grown = now - self.began, anon - self.base >= MATERIAL
+        early = not self.taken and age < FIRST
+        timely = age >= self.next or not self.worker and step >= self.next_step and (early or age >= FIRST)
+        if early and not (timely and grown):
+            self.due = min(now + EARLY, self.began + FIRST)
+            return self.due
         from . import census, counting     # not before: their modules take some milliseconds
         memory = census.memory_of()
         wanted, level = memory.purse_for(state.settings.budget)
-        age = now - self.began
-        timely = age >= self.next or not self.worker and age >= FIRST and step >= self.next_step
-        if self.taken < MOST and timely and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
+        if self.taken < MOST and timely and level >= wanted * (1 if grown else PLENTY):
             try:
                 census.request(False, _nobody, True)
             except ValueError:
                 return now + AGAIN
             self.taken += 1
             self.base, self.looked = anon, age
-            self.next, self.next_step = SPREAD * age, max(SPREAD * step, step + STEPS)
+            self.next = SPREAD * max(age, FIRST)
+            self.next_step = max(SPREAD * step, step + STEPS)
         elif memory.followed and level > -wanted:
             counting.count(memory, state.observer.step)
         self.due = now + max(AGAIN, min(age, step * period or age) / 10)

@@ -18,7 +18,7 @@ from itertools import islice
 from . import introspect, tensors
 from .entering import BY_KIND, CHECK, SMALL, Entering
 from .introspect import ARRAY, ATOM, CLASS, DICT, LIST, MODULE, TENSOR, TUPLE, referents
-from .places import PARAMETER, TENSOR_ROLE, Groups, Places
+from .places import BUFFER, PARAMETER, TENSOR_ROLE, Groups, Places
 
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_VISITED = 300_000  # their ids take some 25 MB
@@ -218,9 +218,9 @@ class Walk(Entering):
         if role == TENSOR_ROLE:
             fresh, first = self.marks.see(t)
             self.held[place] = self.held.get(place, 0) + BESIDE * weight
-            if not torch.is_leaf(t):
-                self._graph_of(t, place, weight)
-        elif self.places.anchor[place]:
+        if role in (TENSOR_ROLE, BUFFER) and not torch.is_leaf(t):     # a moving mean keeps its history in a buffer
+            self._graph_of(t, place, weight)
+        if role != TENSOR_ROLE and self.places.anchor[place]:
             self.parts[place] = self.parts.get(place, 0) + size * weight
             place = self.places.anchor[place]
         self.tensors += weight
