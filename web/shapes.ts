@@ -60,7 +60,7 @@ export interface About {
   snapshot?: { path: string; pid: number; taken: string; };
   budget?: number;
   end: { live: boolean; known: boolean; text: string; ended: string; oom?: string; peak_rss: number; final: boolean; };
-  summary: { rows: number; steps: number; peak_rss: number; pids: number[]; ranks: number[]; disk_bytes: number; lost: number; left_out: number; verdict?: string; };
+  summary: { rows: number; steps: number; peak_rss: number; pids: number[]; ranks: number[]; disk_bytes: number; lost: number; left_out: number; verdict?: string; judged?: string; };
   from: number;
   to: number;
   step: number;
