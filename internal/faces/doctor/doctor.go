@@ -265,8 +265,9 @@ func (m Machine) rollup(fs proc.FS) Check {
 // ptrace is needed for attaching, and for reading other users' processes.
 func (m Machine) ptrace() Check {
 	c := Check{Name: "attach", State: Works, Found: "processes of this user"}
-	if runtime.GOARCH != "amd64" {
-		return Check{c.Name, Absent, "its machine code is for x86-64 only", "memgauge run needs none of this"}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		return Check{c.Name, Absent, "its machine code is for x86-64 and aarch64 only",
+			"memgauge run needs none of this"}
 	}
 	if os.Geteuid() == 0 {
 		c.Found = "processes of all users"
