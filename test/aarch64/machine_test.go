@@ -26,6 +26,15 @@ const parts = "MEMGAUGE_REQUIRE=pythons,chroot,cc,root,unshare,venv,kthreadd"
 // lifetime of a machine, in seconds: an emulated processor does in an hour what a real one does in minutes.
 const lifetime = 3 * 60 * 60
 
+// TestVet builds and examines the code that this machine's processor does not take.
+func TestVet(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "vet", "./internal/probe/attach/...")
+	cmd.Dir, cmd.Env = env.Checkout(), append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestAttach is what internal/probe/attach holds attaching to: the matrix of interpreters and of what their threads do,
 // programs that check themselves, signals, refusals, and memgauge killed at any instant.
 func TestAttach(t *testing.T) {
