@@ -79,7 +79,8 @@ func TestAarch64(t *testing.T) {
 		// the emulator has no ptrace and no page of a kernel; attaching is tried in test/aarch64
 		"memgauge doctor || true": "ptrace: function not implemented",
 		"python3 -c 'import os, time; os.mkdir(\"it-runs\"); time.sleep(60)' & " +
-			"until [ -d it-runs ]; do sleep 0.1; done; memgauge attach $! || kill $!": "hint: start the training with memgauge run",
+			"until [ -d it-runs ]; do sleep 0.1; done; memgauge attach $! || kill $!": "hint: start the training " +
+			"with memgauge run",
 	} {
 		if got := at.must(t, "sh", "-c", command+" 2>&1"); !strings.Contains(got, want) {
 			t.Errorf("%s prints no %q:\n%s", command, want, got)

@@ -228,11 +228,8 @@ func (h *Held) extendedState() ([]byte, error) {
 	return frameState(x[:iov.Len])
 }
 
-// arch and archSpace are what Held and space have for other architectures.
-type (
-	arch      struct{}
-	archSpace struct{}
-)
+// archSpace is what space has for other architectures.
+type archSpace struct{}
 
 func (h *Held) readMore() {}
 

@@ -60,35 +60,27 @@ const (
 func (h *Held) Syscall() (nr int64, args [6]uint64, ok bool) {
 	r := &h.Regs
 	copy(args[:], r.Regs[:])
-	return int64(r.Regs[numberAt]), args, h.before || h.ended
+	return int64(r.Regs[numberAt]), args, h.space.before || h.space.ended
 }
 
 // Interrupted reports whether the stop has interrupted the system call before it did anything; no other is seen.
-func (h *Held) Interrupted() bool { return h.before || h.ended }
-
-// arch is what Held has for this architecture alone.
-type arch struct {
-	before, ended bool // the next instruction makes a system call; the last one has made one that ended with EINTR
-	pacMask       uint64
-	unfit         string
-}
+func (h *Held) Interrupted() bool { return h.space.before || h.space.ended }
 
 // readMore reads what tells more of the moment than the general registers do.
 func (h *Held) readMore() {
 	const svcCode = 0xd4000001
 	var code [2 * svc]byte
-	h.arch = arch{}
 	if _, err := unix.PtracePeekText(h.TID, uintptr(h.Regs.Pc)-svc, code[:]); err == nil {
-		h.before = binary.LittleEndian.Uint32(code[svc:]) == svcCode
-		h.ended = !h.before && binary.LittleEndian.Uint32(code[:]) == svcCode &&
+		h.space.before = binary.LittleEndian.Uint32(code[svc:]) == svcCode
+		h.space.ended = !h.space.before && binary.LittleEndian.Uint32(code[:]) == svcCode &&
 			h.Regs.Regs[0] == ^uint64(unix.EINTR)+1
 	}
 	var masks [2]uint64 // of data and of code
 	if _, err := regset(unix.PTRACE_GETREGSET, h.TID, ntPointerAuth, unsafe.Pointer(&masks),
 		unsafe.Sizeof(masks)); err == nil {
-		h.pacMask = masks[1]
+		h.space.pacMask = masks[1]
 	}
-	h.unfit = h.extensions()
+	h.space.unfit = h.extensions()
 }
 
 // vectors is the header of sets of vector registers (struct user_sve_header, struct user_za_header).
@@ -129,14 +121,14 @@ func (h *Held) Unfit() string {
 	if h.Regs.Pstate&mode32 != 0 {
 		return "in 32-bit code"
 	}
-	return h.unfit
+	return h.space.unfit
 }
 
 // Return returns where the thread's function returns to, if a register says so.
 func (h *Held) Return() (uint64, bool) { return h.Code(h.Regs.Regs[link]), true }
 
 // Code returns the address that a word on the stack means, if it is one of code: without its signature (PAC).
-func (h *Held) Code(word uint64) uint64 { return word &^ h.pacMask }
+func (h *Held) Code(word uint64) uint64 { return word &^ h.space.pacMask }
 
 // BeginsHandler reports whether the thread is at the first instructions of a signal handler.
 func (h *Held) BeginsHandler(_ io.ReaderAt, g Gadgets) (bool, error) {
@@ -242,7 +234,7 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 // address after the system call if that is repeated, else 0.
 func (h *Held) settle(r *Regs, c Chain) (resume uint64) {
 	switch {
-	case !h.before: // computing, or ended by the kernel with EINTR
+	case !h.space.before: // computing, or ended by the kernel with EINTR
 		return 0
 	case c.EINTR || c.Repeat == nil:
 		r.Regs[0] = ^uint64(unix.EINTR) + 1
@@ -354,8 +346,13 @@ func putHead(b []byte, magic, size uint32) {
 	binary.LittleEndian.PutUint32(b[4:], size)
 }
 
-// archSpace is what this architecture needs beside space: records of a frame, and at its end fresh ones.
-type archSpace struct{ records [MaxChain]byte }
+// archSpace is what this architecture needs beside space.
+type archSpace struct {
+	records       [MaxChain]byte // of a frame, and at its end fresh ones
+	before, ended bool           // the next instruction makes a system call; the last one's ended with EINTR
+	pacMask       uint64
+	unfit         string
+}
 
 func (s *archSpace) touch() {
 	for i := range s.records {

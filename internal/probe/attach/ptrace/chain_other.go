@@ -32,10 +32,7 @@ func (h *Held) Code(word uint64) uint64                          { return word }
 func (h *Held) BeginsHandler(io.ReaderAt, Gadgets) (bool, error) { return false, errArchitecture }
 func (h *Held) readMore()                                        {}
 
-type (
-	arch      struct{}
-	archSpace struct{}
-)
+type archSpace struct{}
 
 func (s *archSpace) touch() {}
 

@@ -38,7 +38,6 @@ type Held struct {
 	since time.Time
 	aside bool // it is on another processor than ours
 	space *space
-	arch
 }
 
 // space is memory that is needed while a thread is stopped. It is allocated and written beforehand: a page fault takes
