@@ -73,12 +73,14 @@ func TestAarch64(t *testing.T) {
 		"$0/venv/bin/python" -m pip install -q --no-index --no-cache-dir "$0"/memgauge-*.whl`, dir)
 	use(t, at)
 	for command, want := range map[string]string{
-		"memgauge first tables":   "python.steps",
-		"memgauge first leak":     "undecided",
-		"memgauge report --json":  `"schema_version"`,
-		"memgauge doctor || true": "its machine code is for x86-64 only",
-		"sleep 60 & memgauge attach $! || kill $!": "attaching takes machine code, which is written for x86-64 only\n" +
-			"hint: memgauge run observes a training from its start",
+		"memgauge first tables":  "python.steps",
+		"memgauge first leak":    "undecided",
+		"memgauge report --json": `"schema_version"`,
+		// the emulator has no ptrace and no page of a kernel; attaching is tried in test/aarch64
+		"memgauge doctor || true": "ptrace: function not implemented",
+		"python3 -c 'import os, time; os.mkdir(\"it-runs\"); time.sleep(60)' & " +
+			"until [ -d it-runs ]; do sleep 0.1; done; memgauge attach $! || kill $!": "hint: start the training " +
+			"with memgauge run",
 	} {
 		if got := at.must(t, "sh", "-c", command+" 2>&1"); !strings.Contains(got, want) {
 			t.Errorf("%s prints no %q:\n%s", command, want, got)

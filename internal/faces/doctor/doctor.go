@@ -265,8 +265,14 @@ func (m Machine) rollup(fs proc.FS) Check {
 // ptrace is needed for attaching, and for reading other users' processes.
 func (m Machine) ptrace() Check {
 	c := Check{Name: "attach", State: Works, Found: "processes of this user"}
-	if runtime.GOARCH != "amd64" {
-		return Check{c.Name, Absent, "its machine code is for x86-64 only", "memgauge run needs none of this"}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		return Check{c.Name, Absent, "its machine code is for x86-64 and aarch64 only",
+			"memgauge run needs none of this"}
+	}
+	// a thread that never exists: without a filter, and in a kernel that is no emulator's, that is the error
+	if err := unix.PtraceSeize(0); !errors.Is(err, unix.ESRCH) {
+		return Check{c.Name, Absent, fmt.Sprintf("ptrace: %v", err),
+			"memgauge run needs none of this; old containers allow it with --cap-add SYS_PTRACE"}
 	}
 	if os.Geteuid() == 0 {
 		c.Found = "processes of all users"

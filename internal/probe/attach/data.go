@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Layout of what is mapped in the target: a page of code, then a page of words that the code, the threads and we share,
-// then the source and room for its result. Offsets count from the second page; the code takes them from here
-// (go_asm.h).
+// Layout of what is mapped in the target: a page (of pageSize) of code, then a page of words that the code, the threads
+// and we share, then the source and room for its result. Offsets count from the second page; the code takes them from
+// here (go_asm.h).
 const (
 	dataState   = 0  // where the injection is, see state
 	dataCancel  = 8  // set by us: a thread that has not begun must not begin
@@ -52,7 +52,6 @@ const (
 	fnErrnoLocation   = 448
 
 	dataStrings = 512 // short strings
-	pageSize    = 4096
 )
 
 // States of an injection. The target's code writes them.

@@ -1,29 +1,30 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package attach
 
-import "debug/elf"
+import (
+	"debug/elf"
 
-// This build attaches to nothing: no process is of machine 0, so the first question about a target refuses it, and
-// names the machine that attaching is written for. `memgauge run` and all that is asked of an agent need none of this.
-const (
-	thisMachine = elf.EM_NONE
-	machineName = "x86-64"
-	auditArch   = 0
+	"github.com/memgauge/memgauge/internal/probe/attach/image"
 )
 
-type wait struct {
-	name   string
-	fits   func(args [6]uint64) bool
-	repeat func(args [6]uint64) *[6]uint64
-}
+// This build attaches to nothing: no process is of machine 0, so the first question about a target refuses it, and
+// names the machines that attaching is written for. `memgauge run` and all that is asked of an agent need none of this.
+const (
+	thisMachine = elf.EM_NONE
+	machineName = "x86-64 and aarch64"
+	auditArch   = 0
+	pageSize    = 4096
+)
 
 var (
-	waits           map[int64]wait
-	systemCalls     map[int64]string
-	systemCallsMade []made
+	waits       map[int64]wait
+	systemCalls map[int64]string
+	callsHere   []made
 )
 
 type entries struct{ spawn, thread uint64 }
+
+func (t *Target) handlersReturn(image.Mapping) uint64 { return 0 }
 
 func stubCode() ([]byte, entries) { return nil, entries{} }

@@ -19,6 +19,7 @@ type moment struct {
 	open   bool       // and functions of the C library may be called in it
 	python bool       // the interpreter itself waits: it handles EINTR (PEP 475), and then checks for signals
 	mask   uint64     // signals that it blocks
+	begun  bool       // EINTR, from a call that may not have begun, would mislead its caller: see wait
 	again  *[6]uint64 // see ptrace.Chain.Repeat
 }
 
@@ -56,7 +57,7 @@ func inCall(nr int64, args [6]uint64) moment {
 		m.doing += ", waiting for a lock"
 		return m
 	}
-	m.ready, m.open = true, true
+	m.ready, m.open, m.begun = true, true, w.begun != nil && w.begun(args)
 	if w.repeat != nil {
 		m.again = w.repeat(args)
 	}
@@ -68,8 +69,8 @@ const stackNeed = ptrace.MaxChain + 48<<10
 
 // examine tells whether code may run in a stopped thread, and what the thread is doing.
 func (t *Target) examine(h *ptrace.Held) (moment, error) {
-	if !h.Regs.LongMode() {
-		return moment{doing: "in 32-bit code"}, nil
+	if unfit := h.Unfit(); unfit != "" {
+		return moment{doing: unfit}, nil
 	}
 	if stack, ok := t.maps.At(h.Regs.SP()); h.TID == t.PID && (!ok || stack.Path != "[stack]") {
 		return moment{doing: "on a stack of its own"}, nil
@@ -79,16 +80,23 @@ func (t *Target) examine(h *ptrace.Held) (moment, error) {
 	if pending, err := h.SignalPending(); err != nil || pending {
 		return moment{doing: "about to take a signal"}, err
 	}
-	if in, err := t.beginsHandler(h); err != nil || in {
+	// It stops there when a signal arrived together with our interrupt. Its registers then still describe the system
+	// call that the handler has interrupted (arch/x86/kernel/signal_64.c leaves orig_ax alone). Another thread may hold
+	// a lock and wait for that handler: glibc's setuid waits in this way for every thread. Our work in this thread
+	// would wait for that lock.
+	if in, err := h.BeginsHandler(t.mem, t.gadgets); err != nil || in {
 		return moment{doing: "about to handle a signal"}, err
 	}
 	var err error
-	if nr, args, ok := h.Regs.Syscall(); ok {
+	if nr, args, ok := h.Syscall(); ok {
 		m := inCall(nr, args)
-		if !m.open && !h.Regs.Interrupted() {
+		if !m.open && !h.Interrupted() {
 			m.ready = true // it has ended by itself
 		}
 		m.python, err = t.calledByPython(h)
+		if m.begun && !m.python {
+			m.doing, m.ready, m.open = m.doing+", perhaps not yet", false, false
+		}
 		return m, err
 	}
 	if h.InCriticalSection(t.mem) {
@@ -98,15 +106,6 @@ func (t *Target) examine(h *ptrace.Held) (moment, error) {
 		return moment{doing: "in a signal handler"}, err
 	}
 	return t.computing(h.Regs.PC()), nil
-}
-
-// beginsHandler reports whether the thread is at the first instruction of a signal handler. It stops there when a
-// signal arrived together with our interrupt. Its registers then still describe the system call that the handler has
-// interrupted (arch/x86/kernel/signal_64.c leaves orig_ax alone). Another thread may hold a lock and wait for that
-// handler: glibc's setuid waits in this way for every thread. Our work in this thread would wait for that lock.
-func (t *Target) beginsHandler(h *ptrace.Held) (bool, error) {
-	b, err := h.Stack(t.mem, h.Regs.SP(), 8)
-	return err == nil && binary.LittleEndian.Uint64(b) == t.gadgets.Sigreturn, err
 }
 
 // maxCaller is how far up the stack we search for the return address of a system call's caller; the C library's
@@ -125,13 +124,27 @@ func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if to, ok := h.Return(); ok {
+		if python, ok := t.callerAt(to); ok {
+			return python, nil
+		}
+	}
 	for ; len(b) >= 8; b = b[8:] {
-		at, ok := t.maps.At(binary.LittleEndian.Uint64(b))
-		if ok && at.Executable() && at.Inode != 0 && !isLibc(at.Path) {
-			return at.Path == t.Library || strings.Contains(at.Path, "/lib-dynload/"), nil
+		if python, ok := t.callerAt(h.Code(binary.LittleEndian.Uint64(b))); ok {
+			return python, nil
 		}
 	}
 	return false, nil
+}
+
+// callerAt tells whether an address lies in the interpreter or one of its own modules; not ok if it lies in the C
+// library or in no code.
+func (t *Target) callerAt(addr uint64) (python, ok bool) {
+	at, ok := t.maps.At(addr)
+	if !ok || !at.Executable() || at.Inode == 0 || isLibc(at.Path) {
+		return false, false
+	}
+	return at.Path == t.Library || strings.Contains(at.Path, "/lib-dynload/"), true
 }
 
 // computing examines a thread that is not in a system call. Outside the C library and what replaces its malloc, our
@@ -164,7 +177,7 @@ func (t *Target) inHandler(h *ptrace.Held) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return ptrace.HasSignalFrame(b, t.gadgets), nil
+	return ptrace.HasSignalFrame(sp, b, t.gadgets), nil
 }
 
 func codeName(m image.Mapping) string {

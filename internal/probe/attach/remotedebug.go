@@ -93,7 +93,7 @@ func (t *Target) isMain(thread, support uint64) bool {
 
 func (t *Target) pointer(at uint64) uint64 {
 	var b [8]byte
-	if at >= 1<<47 {
+	if at >= 1<<48 {
 		return 0
 	}
 	if _, err := t.mem.ReadAt(b[:], int64(at)); err != nil {

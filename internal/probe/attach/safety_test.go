@@ -63,8 +63,12 @@ func numericLibrary(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	lib := filepath.Join(dir, "numeric.so")
-	if out, err := exec.Command(cc, "-O2", "-march=native", "-shared", "-fPIC", "-o", lib, "testdata/numeric.c",
-		"-lm").CombinedOutput(); err != nil {
+	args := []string{"-O2", "-march=native", "-shared", "-fPIC", "-o", lib, "testdata/numeric.c", "-lm"}
+	if bytes, err := os.ReadFile("/proc/sys/abi/sve_default_vector_length"); err == nil {
+		bits, _ := strconv.Atoi(strings.TrimSpace(string(bytes)))
+		args = append(args, fmt.Sprintf("-msve-vector-bits=%d", 8*bits)) // so that the arithmetic is in SVE's registers
+	}
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
 	return lib
@@ -195,8 +199,11 @@ func TestKills(t *testing.T) {
 			var targets []*target
 			for _, program := range checked(t, py, lib) {
 				p := start(t, py, program...)
+				began := time.Now()
+				inject(t, p, "")
+				life := 3 * time.Since(began)
 				for range n {
-					kill(t, self, p.Process.Pid)
+					kill(t, self, p.Process.Pid, life)
 				}
 				verify(t, p)
 				targets = append(targets, p)
@@ -212,10 +219,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// maxLife is how long an injector lives at most: several injections.
-const maxLife = 30 * time.Millisecond
-
-func kill(t testing.TB, self string, pid int) {
+// kill kills an injector within a life of several injections.
+func kill(t testing.TB, self string, pid int, life time.Duration) {
 	t.Helper()
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victimVar, pid))
@@ -232,7 +237,7 @@ func kill(t testing.TB, self string, pid int) {
 	if _, err := out.Read(ready[:]); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(rand.N(maxLife)) // the instant is to be random
+	time.Sleep(rand.N(life)) // the instant is to be random
 	cmd.Process.Kill()
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {

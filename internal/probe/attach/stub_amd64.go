@@ -34,6 +34,6 @@ func stubCode() ([]byte, entries) {
 
 // Places where the stub corrects the last frame of the chain.
 const (
-	frameRAX = ptrace.FrameRAX //lint:ignore U1000 stub_amd64.s reads it
-	frameRIP = ptrace.FrameRIP //lint:ignore U1000 stub_amd64.s reads it
+	frameRAX = ptrace.FrameResult //lint:ignore U1000 stub_amd64.s reads it
+	frameRIP = ptrace.FramePC     //lint:ignore U1000 stub_amd64.s reads it
 )

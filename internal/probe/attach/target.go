@@ -47,7 +47,7 @@ var (
 	ErrForbidden = errors.New("the system forbids looking into it")
 	ErrTraced    = errors.New("it is being traced")
 	ErrMachine   = errors.New("it is built for another machine")
-	ErrBuild     = errors.New("attaching takes machine code, which is written for x86-64 only")
+	ErrBuild     = errors.New("attaching takes machine code, which is written for x86-64 and aarch64 only")
 	ErrStripped  = errors.New("its interpreter doesn't export what is needed")
 	ErrSuspended = errors.New("it is stopped by a signal")
 	ErrFiltered  = errors.New("it filters its system calls")
@@ -292,7 +292,11 @@ const maxCode = 8 << 20
 func (t *Target) findGadgets(m image.Mapping) {
 	code := make([]byte, min(m.Hi-m.Lo, maxCode))
 	n, _ := t.mem.ReadAt(code, int64(m.Lo))
-	if g, ok := ptrace.FindGadgets(m.Lo, code[:n]); ok {
+	g := ptrace.FindGadgets(m.Lo, code[:n])
+	if at := t.handlersReturn(m); at != 0 {
+		g.Sigreturn = at
+	}
+	if g.Sigreturn != 0 && g.Syscall != 0 {
 		t.gadgets = g
 	}
 }

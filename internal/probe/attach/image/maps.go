@@ -12,9 +12,9 @@ import (
 // maxMaps bounds a maps file in bytes: 65,530 mappings (vm.max_map_count's default) with paths of 200 bytes are 18 MB.
 const maxMaps = 64 << 20
 
-// maxAddress is the end of user space with four-level page tables (Documentation/arch/x86/x86_64/mm.rst); above it, the
-// kernel maps memory only on request.
-const maxAddress = 1 << 47
+// maxAddress is the end of user space: 1<<47 on x86-64, 1<<48 on aarch64 (Documentation/arch/x86/x86_64/mm.rst,
+// Documentation/arch/arm64/memory.rst); above it, the kernel maps memory only on request.
+const maxAddress = 1 << 48
 
 // ErrMalformed marks text or memory of an unexpected form.
 var ErrMalformed = errors.New("malformed")

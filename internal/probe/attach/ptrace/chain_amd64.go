@@ -3,7 +3,6 @@ package ptrace
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"unsafe"
@@ -27,17 +26,35 @@ func (r *Regs) SP() uint64 { return r.Rsp }
 
 // Syscall returns the system call that the stop has interrupted or that has just ended; false if the thread was
 // computing.
-func (r *Regs) Syscall() (nr int64, args [6]uint64, ok bool) {
-	return int64(r.Orig_rax), [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}, int64(r.Orig_rax) >= 0 &&
-		r.Cs == userCode
+func (h *Held) Syscall() (nr int64, args [6]uint64, ok bool) {
+	r := &h.Regs
+	return int64(r.Orig_rax), [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}, int64(r.Orig_rax) >= 0
 }
 
 // userCode is the code segment of 64-bit programs, __USER_CS in arch/x86/include/asm/segment.h; a 32-bit system call
 // comes from another one.
 const userCode = 0x33
 
-// LongMode tells whether the thread runs 64-bit code.
-func (r *Regs) LongMode() bool { return r.Cs == userCode }
+// Unfit says why no chain can be laid out for the thread as it is; "" if one can.
+func (h *Held) Unfit() string {
+	if h.Regs.Cs != userCode {
+		return "in 32-bit code"
+	}
+	return ""
+}
+
+// Return returns where the thread's function returns to, if a register says so.
+func (h *Held) Return() (uint64, bool) { return 0, false }
+
+// Code returns the address that a word on the stack means, if it is one of code.
+func (h *Held) Code(word uint64) uint64 { return word }
+
+// BeginsHandler reports whether the thread is at the first instruction of a signal handler: its return address is then
+// on top of the stack.
+func (h *Held) BeginsHandler(mem io.ReaderAt, g Gadgets) (bool, error) {
+	b, err := h.Stack(mem, h.Regs.Rsp, 8)
+	return err == nil && binary.LittleEndian.Uint64(b) == g.Sigreturn, err
+}
 
 // The kernel's own codes for "not done, begin again" (include/linux/errno.h), seen only by a tracer.
 const (
@@ -48,7 +65,9 @@ const (
 )
 
 // Interrupted reports whether the stop has interrupted the system call before it did anything.
-func (r *Regs) Interrupted() bool {
+func (h *Held) Interrupted() bool { return h.Regs.interrupted() }
+
+func (r *Regs) interrupted() bool {
 	switch -int64(r.Rax) {
 	case restartSys, restartNoint, restartNohnd, restartBlock, int64(unix.EINTR):
 		return true
@@ -62,9 +81,8 @@ type Gadgets struct {
 	Syscall   uint64 // syscall; ret
 }
 
-// FindGadgets looks for them in code that lies at base.
-func FindGadgets(base uint64, code []byte) (Gadgets, bool) {
-	var g Gadgets
+// FindGadgets looks for them in code that lies at base. What is missing is 0.
+func FindGadgets(base uint64, code []byte) (g Gadgets) {
 	// glibc's and musl's __restore_rt
 	for _, p := range []string{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", "\xb8\x0f\x00\x00\x00\x0f\x05"} {
 		if i := bytes.Index(code, []byte(p)); i >= 0 {
@@ -75,50 +93,26 @@ func FindGadgets(base uint64, code []byte) (Gadgets, bool) {
 	if i := bytes.Index(code, []byte("\x0f\x05\xc3")); i >= 0 {
 		g.Syscall = base + uint64(i)
 	}
-	return g, g.Sigreturn != 0 && g.Syscall != 0
+	return g
 }
-
-// Call is a step of a chain: a function, or the Syscall gadget with the number in Number.
-type Call struct {
-	PC     uint64
-	Number uint64
-	Args   [6]uint64
-}
-
-// Chain is the work that Enter lays out.
-type Chain struct {
-	Gadgets Gadgets
-	Calls   []Call
-	Mask    uint64 // signals that are blocked meanwhile
-	EINTR   bool   // end an interrupted call with EINTR where a handler would
-	// otherwise: the arguments for repeating an interrupted call that the kernel would not repeat
-	Repeat *[6]uint64
-}
-
-// Arguments of a Call that Enter fills in.
-const (
-	FinalFrame = 0xF1A1F1A1F1A1F1A1 // the address of the last signal frame
-	// the address after the interrupted system call, if it is to be repeated; else 0
-	ResumePC = 0xF1A1F1A1F1A1F1A2
-)
 
 // Offsets of a frame's registers from its beginning: return address, then struct ucontext with the registers in the
 // order of struct sigcontext_64 (arch/x86/include/uapi/asm/sigcontext.h).
 const (
-	frameFlags = 8 + 24 // of the alternate stack
-	frameRegs  = 8 + 40
-	frameCS    = frameRegs + 18*8
-	FrameRAX   = frameRegs + 13*8
-	FrameRIP   = frameRegs + 16*8
-	frameSize  = 8 + 304
+	frameFlags  = 8 + 24 // of the alternate stack
+	frameRegs   = 8 + 40
+	frameCS     = frameRegs + 18*8
+	FrameResult = frameRegs + 13*8 // rax
+	FramePC     = frameRegs + 16*8 // rip
+	frameSize   = 8 + 304
 )
 
 // noStack are flags that no alternate stack has. They make rt_sigreturn leave the alternate stack alone. They also
 // distinguish a leftover frame of ours from a signal's.
 const noStack = 0xdead
 
-// HasSignalFrame searches a part of a stack for the frame of a signal handler.
-func HasSignalFrame(stack []byte, g Gadgets) bool {
+// HasSignalFrame searches a stack, from an address on, for the frame of a signal handler.
+func HasSignalFrame(_ uint64, stack []byte, g Gadgets) bool {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(stack[at:]) }
 	for at := 0; at+frameSize <= len(stack); at += 8 {
 		if word(at) == g.Sigreturn && word(at+frameFlags) != noStack &&
@@ -128,13 +122,6 @@ func HasSignalFrame(stack []byte, g Gadgets) bool {
 	}
 	return false
 }
-
-// MaxChain is room enough below the stack pointer for any chain: the extended state with AMX is 11 KiB, a frame 312
-// bytes.
-const MaxChain = 16 << 10
-
-// ErrNoRoom means that the thread's stack has no room for a chain.
-var ErrNoRoom = errors.New("no room on the thread's stack")
 
 const redZone = 128 // bytes below the stack pointer that a function may use without moving it (System V ABI, 3.2.2)
 
@@ -148,9 +135,7 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	}
 	final := h.Regs
 	resume := final.settle(c)
-	b := builder{top: (h.Regs.Rsp - redZone) &^ 63, gadgets: c.Gadgets}
-	b.buf = h.space.chain[:]
-	b.sp = b.top
+	b := h.builder((h.Regs.Rsp-redZone)&^63, c.Gadgets)
 	fp := b.push(x, 64, 0)
 	last := b.frame(&final, h.Mask, fp)
 	next := last
@@ -159,9 +144,8 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 		r.Rsp = next
 		next = b.frame(&r, c.Mask, 0)
 	}
-	at, image := b.image()
-	if n, err := mem.WriteAt(image, int64(at)); err != nil || n != len(image) {
-		return fmt.Errorf("%w: write %d bytes at %#x: %v", ErrNoRoom, len(image), at, err)
+	if err := b.write(mem); err != nil {
+		return err
 	}
 	enter := h.Regs
 	enter.Rip, enter.Rsp = c.Gadgets.Sigreturn, next+8 // as after the return that takes the frame's first word
@@ -175,11 +159,11 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 // kernel's restart block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler.
 // It returns the address after the system call if that is repeated, else 0.
 func (r *Regs) settle(c Chain) (resume uint64) {
-	if _, _, ok := r.Syscall(); !ok {
+	if int64(r.Orig_rax) < 0 {
 		return 0
 	}
 	switch code := -int64(r.Rax); {
-	case !r.Interrupted():
+	case !r.interrupted():
 	case c.EINTR && code != restartNoint, c.Repeat == nil && (code == restartBlock || code == int64(unix.EINTR)):
 		r.Rax = ^uint64(unix.EINTR) + 1
 	case code == restartSys, code == restartNohnd:
@@ -205,12 +189,7 @@ func (r *Regs) again() uint64 {
 func (c Call) regs(r *Regs, final, resume uint64) Regs {
 	out := *r
 	for i, p := range []*uint64{&out.Rdi, &out.Rsi, &out.Rdx, &out.Rcx, &out.R8, &out.R9} {
-		switch *p = c.Args[i]; *p {
-		case FinalFrame:
-			*p = final
-		case ResumePC:
-			*p = resume
-		}
+		*p = c.argument(i, final, resume)
 	}
 	out.R10 = out.Rcx // the fourth argument of a system call
 	out.Rip, out.Rax = c.PC, c.Number
@@ -218,26 +197,6 @@ func (c Call) regs(r *Regs, final, resume uint64) Regs {
 	out.Eflags &^= 1<<10 | 1<<8 // direction up, as the ABI wants it at a call; no single step
 	return out
 }
-
-// builder fills a buffer from its end, as a stack grows.
-type builder struct {
-	top, sp uint64
-	buf     []byte
-	gadgets Gadgets
-}
-
-func (b *builder) at(addr uint64) []byte { return b.buf[uint64(len(b.buf))-(b.top-addr):] }
-
-func (b *builder) push(data []byte, align, residue uint64) uint64 {
-	b.sp = (b.sp-uint64(len(data))-residue)&^(align-1) + residue
-	if b.top-b.sp > uint64(len(b.buf)) {
-		panic("chain longer than MaxChain") // the calls are ours, and few
-	}
-	copy(b.at(b.sp), data)
-	return b.sp
-}
-
-func (b *builder) image() (uint64, []byte) { return b.sp, b.at(b.sp) }
 
 // frame is what rt_sigreturn reads: the address that follows, then struct ucontext
 // (arch/x86/include/uapi/asm/ucontext.h). Without extended state the kernel gives the thread a fresh one.
@@ -268,3 +227,10 @@ func (h *Held) extendedState() ([]byte, error) {
 	}
 	return frameState(x[:iov.Len])
 }
+
+// archSpace is what space has for other architectures.
+type archSpace struct{}
+
+func (h *Held) readMore() {}
+
+func (s *archSpace) touch() { stateEnds() }

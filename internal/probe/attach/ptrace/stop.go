@@ -47,6 +47,7 @@ type space struct {
 	chain   [MaxChain]byte
 	stack   [MaxStack]byte
 	signals [maxPending]siginfo
+	archSpace
 }
 
 // MaxStack bounds how much of a stopped thread's stack can be read.
@@ -130,7 +131,7 @@ func (s *space) touch() {
 		s.state[i], s.chain[i] = 1, 1
 	}
 	clear(s.signals[:])
-	stateEnds()
+	s.archSpace.touch()
 }
 
 // hurry keeps others from taking our processor while a thread is stopped. Without the right to do so (CAP_SYS_NICE)
@@ -235,6 +236,7 @@ func (h *Held) read() error {
 	if err := request(getSigMask, h.TID, unsafe.Sizeof(h.Mask), unsafe.Pointer(&h.Mask)); err != nil {
 		return fmt.Errorf("read signal mask: %w", err)
 	}
+	h.readMore()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 """Puts a filter on its own system calls: `WHAT [CALL]` where WHAT is kill, trap, errno, absent or allow, and CALL mmap
 of code (by default), or the number of a system call that is nothing to this program."""
 import ctypes
+import os
 import struct
 import sys
 
@@ -9,7 +10,8 @@ LOAD, EQUAL, BITS, RETURN = 0x20, 0x15, 0x45, 0x06     # BPF_LD|W|ABS, BPF_JMP|J
 ALLOW = 0x7FFF0000
 # SECCOMP_RET_…; EPERM, ENOSYS
 ACTIONS = {"kill": 0x80000000, "trap": 0x30000, "errno": 0x50001, "absent": 0x50026, "allow": ALLOW}
-MMAP, PROT_EXEC, THIRD = 9, 4, 32                      # the third argument of struct seccomp_data, its low half
+MMAP = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
+PROT_EXEC, THIRD = 4, 32                               # the third argument of struct seccomp_data, its low half
 deny = ACTIONS[sys.argv[1]]
 if len(sys.argv) > 2:
     steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 1, int(sys.argv[2])), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW))
