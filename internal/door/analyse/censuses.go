@@ -33,6 +33,9 @@ func (l *loader) objects() error {
 		defer s.mu.Unlock()
 		c = &s.censuses
 	}
+	if l.counts["objects"] == 0 {
+		return nil
+	}
 	if err := l.newObjects(c); err != nil {
 		return err
 	}
@@ -103,17 +106,4 @@ func (l *loader) objectsAfter(c *censuses) error {
 		})
 	}
 	return err
-}
-
-// count is how many rows a table has. It costs a thousandth of reading them, and room for all at once a fifth of
-// a list that grows.
-func (l *loader) count(table string) (n int, err error) {
-	rows, err := l.one("SELECT count(*) FROM %s", table)
-	return int(rows), err
-}
-
-// has says whether a table has rows: a statement over one that has none costs most of what it does over a small one.
-func (l *loader) has(table string) (has bool, err error) {
-	err = l.all("SELECT 1 FROM "+table+" LIMIT 1", func([]any) { has = true })
-	return has, err
 }

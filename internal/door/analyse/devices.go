@@ -70,8 +70,8 @@ const cudaNames = `SELECT device_id, 'cuda:' || coalesce(visible_as, device_id) 
 // libraries' own pools. Where the driver tells of no process (in containers it knows other PIDs), the whole device's
 // count stands for its only process.
 func (l *loader) outside() error {
-	if told, err := l.has("gpu.devices"); err != nil || !told {
-		return err
+	if l.counts["gpu_devices"] == 0 {
+		return nil
 	}
 	const sql = `WITH n AS (%[1]s),
  s AS (SELECT ts, pid, device::VARCHAR AS device, reserved FROM python.step_devices WHERE reserved IS NOT NULL AND %[2]s%[3]s),

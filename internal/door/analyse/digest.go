@@ -223,10 +223,7 @@ func (l *loader) digest(t *stepRows, use func(s *digests) error) error {
 			k, d = at, s.known(at)
 		}
 		t.take(d, v[3], v[kindColumns:])
-	}, func() error {
-		s.of, d = map[kind]*digest{}, nil
-		return nil
-	})
+	}, func() { s.of, d = map[kind]*digest{}, nil })
 	if err != nil {
 		return err
 	}

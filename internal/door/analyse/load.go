@@ -29,8 +29,8 @@ type Options struct {
 func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, error) {
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
 		seen: map[int32]float64{}, until: math.Inf(1), counted: map[int32]kind{},
-		left: map[int32]float64{}}
-	steps := []func() error{l.hostRows, l.steps, l.deviceSeries, l.identities, l.happened, l.memory,
+		left: map[int32]float64{}, counts: map[string]int{}}
+	steps := []func() error{l.count, l.hostRows, l.steps, l.deviceSeries, l.identities, l.happened, l.memory,
 		l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.native}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -69,6 +69,7 @@ type loader struct {
 	ctx       context.Context
 	from      store.Querier
 	o         Options
+	counts    map[string]int // rows of tables in schema store, by name
 	processes map[int32]*detect.Process
 	clocks    map[int32]*clock
 	seen      map[int32]float64 // µs since the epoch of a process's last sample
@@ -273,6 +274,9 @@ func (l *loader) censusStep(step, us any) int64 {
 }
 
 func (l *loader) tensors() error {
+	if l.counts["tensors"] == 0 {
+		return nil
+	}
 	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype,
  epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT, any_value(shape) FROM python.tensors
  WHERE coalesce(step, 0)`+l.upTo()+

@@ -87,13 +87,12 @@ func (l *loader) asOf() float64 {
 // deviceLimits reads the same of each device. Of memory that PyTorch's allocator holds and could hand out again nothing
 // is in use.
 func (l *loader) deviceLimits() error {
-	told, err := l.has("gpu.utilization") // without the driver nobody knows how large a device is
-	if err != nil || !told {
-		return err
+	if l.counts["gpu_utilization"] == 0 { // without the driver nobody knows how large a device is
+		return nil
 	}
 	tracks := map[string]*track{}
 	until := l.asOf()
-	err = l.all(fmt.Sprintf(DeviceSQL, 0, MaxReadings), func(v []any) {
+	err := l.all(fmt.Sprintf(DeviceSQL, 0, MaxReadings), func(v []any) {
 		us, total := number(v[0]), number(v[6])
 		if us > until || v[3] == nil || total <= 0 || v[8] == nil {
 			return

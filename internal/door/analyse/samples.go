@@ -70,7 +70,7 @@ type sample struct {
 type history struct {
 	judged bool
 	exit   float64 // µs since the epoch
-	list   []sample
+	at     []int32 // places in the list of all samples
 }
 
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
@@ -82,9 +82,13 @@ func (l *loader) memory() error {
 		func(s sample) float64 { return s.us })
 	l.samples.list = make([]sum, 0, len(list))
 	by, exits := map[int32]*history{}, l.exits()
-	for _, x := range list {
+	var s *history
+	for i := range list {
+		x := &list[i]
 		l.samples.add(x.us, x.shared, x.anon, x.file)
-		s := by[x.pid]
+		if i == 0 || x.pid != list[i-1].pid {
+			s = by[x.pid]
+		}
 		if s == nil {
 			s = &history{judged: l.processes[x.pid] != nil, exit: math.Inf(1)}
 			if exit, known := exits[x.pid]; known {
@@ -99,16 +103,16 @@ func (l *loader) memory() error {
 			l.from0 = x.us
 		}
 		if s.judged && x.us <= l.until {
-			if s.list == nil {
-				s.list = make([]sample, 0, len(list)/(len(by)+1))
+			if s.at == nil {
+				s.at = make([]int32, 0, len(list)/len(by))
 			}
-			s.list = append(s.list, x)
+			s.at = append(s.at, int32(i))
 		}
 	}
 	for pid, s := range by {
-		if len(s.list) > 0 {
-			l.seen[pid] = s.list[len(s.list)-1].us
-			l.sampled(pid, s.list)
+		if n := len(s.at); n > 0 {
+			l.seen[pid] = list[s.at[n-1]].us
+			l.sampled(pid, list, s.at)
 		}
 	}
 	if c := l.clocks[l.trainer]; c != nil {
@@ -124,21 +128,19 @@ func (l *loader) memory() error {
 	return err
 }
 
-// sampled gives a process its samples, which are in order of time.
-func (l *loader) sampled(pid int32, list []sample) {
-	column := func(of func(x *sample) float64) []float64 {
-		out := make([]float64, len(list))
-		for i := range list {
-			out[i] = of(&list[i])
-		}
-		return out
-	}
+// sampled gives a process its samples, which stand at places of a list in order of time: of many the floors of stretches of equally many, as
+// of steps.
+func (l *loader) sampled(pid int32, list []sample, at []int32) {
 	p := l.processes[pid]
-	xs, ok := l.stepsOf(pid, column(func(x *sample) float64 { return x.us }), p)
+	us := make([]float64, len(at))
+	for i, place := range at {
+		us[i] = list[place].us
+	}
+	xs, ok := l.stepsOf(pid, us, p)
 	if !ok {
 		return
 	}
-	series := func(of func(x *sample) float64) detect.Series { return detect.Series{Steps: xs, Bytes: column(of)} }
+	series := func(of func(x *sample) float64) detect.Series { return sampleFloors(xs, list, at, of) }
 	p.Shared, p.Mapped = series(func(x *sample) float64 { return x.shared }),
 		series(func(x *sample) float64 { return x.file })
 	p.Space, p.Unshared = series(func(x *sample) float64 { return x.space }),
@@ -147,6 +149,24 @@ func (l *loader) sampled(pid int32, list []sample) {
 	if l.clocks[pid] == nil {
 		p.Anon = series(func(x *sample) float64 { return x.anon })
 	}
+}
+
+// sampleFloors are the lowest readings of at most mostBuckets stretches of samples, at the steps xs; NaN was not read.
+func sampleFloors(xs []float64, list []sample, at []int32, of func(x *sample) float64) (s detect.Series) {
+	each := (len(at) + mostBuckets - 1) / mostBuckets
+	s.Steps, s.Bytes = make([]float64, 0, len(at)/each+1), make([]float64, 0, len(at)/each+1)
+	for i := 0; i < len(at); i += each {
+		least := floor{0, math.Inf(1)}
+		for k := i; k < min(i+each, len(at)); k++ {
+			if bytes := of(&list[at[k]]); bytes < least.bytes && !math.IsNaN(xs[k]) {
+				least = floor{xs[k], bytes}
+			}
+		}
+		if !math.IsInf(least.bytes, 1) {
+			s.Steps, s.Bytes = append(s.Steps, least.step), append(s.Bytes, least.bytes)
+		}
+	}
+	return s
 }
 
 // written is what a process has written to of files that it has mapped: its dirty pages less the anonymous ones, of
