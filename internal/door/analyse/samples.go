@@ -128,8 +128,8 @@ func (l *loader) memory() error {
 	return err
 }
 
-// sampled gives a process its samples, which stand at places of a list in order of time: of many the floors of stretches of equally many, as
-// of steps.
+// sampled gives a process its samples, which stand at places of a list in order of time: of many the floors of
+// stretches of equally many, as of steps.
 func (l *loader) sampled(pid int32, list []sample, at []int32) {
 	p := l.processes[pid]
 	us := make([]float64, len(at))
