@@ -2,7 +2,6 @@ package analyse
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/formats/model"
@@ -20,10 +19,9 @@ type seen struct {
 
 // censuses are the rows of python.objects that were read before. A row never changes, and new ones come behind.
 type censuses struct {
-	rows  []seen
-	last  int64 // µs since the epoch
+	cursor
+	list  []seen
 	words map[string]string
-	read  int // rows, of all readings, for tests
 }
 
 func (l *loader) objects() error {
@@ -40,45 +38,26 @@ func (l *loader) objects() error {
 		return err
 	}
 	count := map[int32]int{}
-	for i := range c.rows {
-		count[c.rows[i].group.PID]++
+	for i := range c.list {
+		count[c.list[i].group.PID]++
 	}
 	for pid, n := range count {
 		l.process(pid).Objects = make([]model.ObjectGroup, 0, n)
 	}
-	for i := range c.rows {
-		r := &c.rows[i]
+	for i := range c.list {
+		r := &c.list[i]
 		p := l.process(r.group.PID)
 		p.Objects = append(p.Objects, r.group)
 		p.Objects[len(p.Objects)-1].Step = l.censusStep(r.step, float64(r.us))
 	}
-	if len(c.rows) > mostRows {
-		*c = censuses{read: c.read}
+	if len(c.list) > mostRows {
+		*c = censuses{cursor: cursor{read: c.read}}
 	}
 	return nil
 }
 
-// newObjects reads what came since the last reading; all, where rows were dropped meanwhile or came late.
+// newObjects reads what came since the last reading.
 func (l *loader) newObjects(c *censuses) error {
-	for range 2 {
-		if err := l.objectsAfter(c); err != nil {
-			return err
-		}
-		count := 0
-		err := l.all(fmt.Sprintf(`SELECT count(*) FROM python.objects WHERE coalesce(step, 0)%s AND epoch_us(ts) <= %d`,
-			l.upTo(), c.last), func(v []any) { count = int(number(v[0])) })
-		if err != nil || count == len(c.rows) {
-			return err
-		}
-		*c = censuses{read: c.read}
-	}
-	return l.objectsAfter(c) // it changes as fast as it is read
-}
-
-func (l *loader) objectsAfter(c *censuses) error {
-	if c.words == nil {
-		c.words = map[string]string{}
-	}
 	one := func(v any) string {
 		w := word(v)
 		if known, ok := c.words[w]; ok {
@@ -87,21 +66,19 @@ func (l *loader) objectsAfter(c *censuses) error {
 		c.words[w] = w
 		return w
 	}
-	before := len(c.rows)
-	err := l.all(fmt.Sprintf(`SELECT pid, census_id, step, evidence, type, count, delta, length, bytes, holder, site,
- detail, epoch_us(ts) FROM python.objects
- WHERE coalesce(step, 0)%s AND epoch_us(ts) > %d`, l.upTo(), c.last), func(v []any) {
-		c.rows = append(c.rows, seen{step: v[2], us: integer[int64](v[12]), group: model.ObjectGroup{
-			PID: integer[int32](v[0]), Census: integer[int64](v[1]), Evidence: one(v[3]), Type: one(v[4]),
-			Count: integer[int64](v[5]), Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]),
-			Holder: one(v[9]), Site: one(v[10]), Detail: one(v[11])}})
-	})
-	for _, r := range c.rows[before:] {
-		c.last = max(c.last, r.us)
-	}
-	c.read += len(c.rows) - before
-	if len(c.rows) > before {
-		order.Stable(c.rows, func(a, b seen) int {
+	before := c.read
+	err := l.since(&c.cursor, "objects", `pid, census_id, step, evidence, type, count, delta, length, bytes,
+ holder, site, detail, epoch_us(ts)`, "coalesce(step, 0)"+l.upTo(), func(sql string) error {
+		return l.all(sql, func(v []any) {
+			c.list = append(c.list, seen{step: v[2], us: integer[int64](v[12]), group: model.ObjectGroup{
+				PID: integer[int32](v[0]), Census: integer[int64](v[1]), Evidence: one(v[3]), Type: one(v[4]),
+				Count: integer[int64](v[5]), Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]),
+				Holder: one(v[9]), Site: one(v[10]), Detail: one(v[11])}})
+			c.came(number(v[13]))
+		})
+	}, func() { c.list, c.words = nil, map[string]string{} })
+	if c.read > before {
+		order.Stable(c.list, func(a, b seen) int {
 			return cmp.Or(cmp.Compare(a.group.Census, b.group.Census), cmp.Compare(a.us, b.us))
 		})
 	}

@@ -218,11 +218,15 @@ func (l *loader) digest(t *stepRows, use func(s *digests) error) error {
 	}
 	var k kind
 	var d *digest
-	err := l.since(&s.cursor, t.stored, t.columns, "step"+l.upTo(), func(v []float64) {
-		if at := (kind{int32(v[0]), v[1] != 0, v[2]}); d == nil || at != k { // rows of a kind mostly follow each other
-			k, d = at, s.known(at)
-		}
-		t.take(d, v[3], v[kindColumns:])
+	err := l.since(&s.cursor, t.stored, t.columns, "step"+l.upTo(), func(sql string) error {
+		return l.floats(sql, func(v []float64) {
+			// rows of a kind mostly follow each other
+			if at := (kind{int32(v[0]), v[1] != 0, v[2]}); d == nil || at != k {
+				k, d = at, s.known(at)
+			}
+			t.take(d, v[3], v[kindColumns:])
+			s.came(v[len(v)-1])
+		})
 	}, func() { s.of, d = map[kind]*digest{}, nil })
 	if err != nil {
 		return err

@@ -51,10 +51,18 @@ func (l *loader) countIn(tables []string) error {
 	return l.floats(strings.Join(parts, " UNION ALL "), func(v []float64) { l.counts[tables[int(v[0])]] = int(v[1]) })
 }
 
-// since reads the rows of a table in schema store that came behind a cursor; all, after reset was called, where it is
-// at the beginning or rows are no longer there. where says which rows count at all.
-func (l *loader) since(c *cursor, table, columns, where string, row func(v []float64), reset func()) error {
-	read := func() error {
+// came notes that a row was read.
+func (c *cursor) came(batch float64) {
+	c.last = max(c.last, batch)
+	c.rows++
+	c.read++
+}
+
+// since has the rows of a table in schema store read that came behind a cursor; all, after reset was called, where it
+// is at the beginning or rows are no longer there. where says which rows count at all. read asks the statement, whose
+// last column is the number of a row's transaction, and tells the cursor of each row.
+func (l *loader) since(c *cursor, table, columns, where string, read func(sql string) error, reset func()) error {
+	next := func() error {
 		if c.rows == 0 {
 			*c = cursor{last: -1, read: c.read}
 			reset()
@@ -62,22 +70,12 @@ func (l *loader) since(c *cursor, table, columns, where string, row func(v []flo
 		if c.rows == l.counts[table] {
 			return nil
 		}
-		sql := fmt.Sprintf("SELECT %s, %s::DOUBLE FROM store.%s WHERE %s AND %[2]s > %.0[5]f", columns, batch, table,
-			where, c.last)
-		return l.floats(sql, func(v []float64) {
-			last := len(v) - 1
-			row(v[:last])
-			c.last = max(c.last, v[last])
-			c.rows++
-			c.read++
-		})
+		return read(fmt.Sprintf("SELECT %s, %s::DOUBLE FROM store.%s WHERE %s AND %[2]s > %.0[5]f", columns, batch,
+			table, where, c.last))
 	}
 	for range 2 {
-		if err := read(); err != nil {
+		if err := next(); err != nil || c.rows == l.counts[table] {
 			return err
-		}
-		if c.rows == l.counts[table] {
-			return nil
 		}
 		rows, err := l.one("SELECT count(*) FROM store.%s WHERE %s AND %s <= %.0f", table, where, batch, c.last)
 		if err != nil || int(rows) == c.rows {
@@ -85,7 +83,7 @@ func (l *loader) since(c *cursor, table, columns, where string, row func(v []flo
 		}
 		c.rows = 0
 	}
-	return read() // it changes as fast as it is read
+	return next() // it changes as fast as it is read
 }
 
 // moments are the readings of a table, in order of time. Whoever has the list may go on reading it: what comes is put
@@ -106,11 +104,14 @@ func readings[T any](l *loader, keep func(s *Sources) *moments[T], table, column
 		defer from.mu.Unlock()
 		k = keep(from)
 	}
-	err := l.since(&k.cursor, table, "epoch_us(ts), "+columns, "true", func(v []float64) {
-		if len(k.list) >= 2*MaxReadings {
-			k.list, k.sorted = slices.Clone(k.list[MaxReadings:]), 0
-		}
-		k.list = append(k.list, of(v))
+	err := l.since(&k.cursor, table, "epoch_us(ts), "+columns, "true", func(sql string) error {
+		return l.floats(sql, func(v []float64) {
+			if len(k.list) >= 2*MaxReadings {
+				k.list, k.sorted = slices.Clone(k.list[MaxReadings:]), 0
+			}
+			k.list = append(k.list, of(v))
+			k.came(v[len(v)-1])
+		})
 	}, func() { k.list, k.sorted = make([]T, 0, min(l.counts[table], 2*MaxReadings)), 0 })
 	byTime := func(a, b T) int { return cmp.Compare(us(a), us(b)) }
 	if !slices.IsSortedFunc(k.list[max(0, k.sorted-1):], byTime) {
