@@ -109,8 +109,13 @@ func loadOnRanks(f *file, r *reporter) {
 
 // ifPretrained reports whether a place runs only where somebody else's weights are asked for.
 func (f *file) ifPretrained(n node) bool {
-	for up := n.parent(); up.ok(); up = up.parent() {
-		if f.spend(1); up.is("if_statement") && f.fits(pretrained, up.field("condition").text()) {
+	return f.underIf(n, func(at node) bool { return f.fits(pretrained, at.field("condition").text()) })
+}
+
+// underIf reports whether one of the if statements around a place fits, up to the first of some kinds of nodes.
+func (f *file) underIf(n node, fits func(at node) bool, ends ...string) bool {
+	for up := n.parent(); up.ok() && !up.is(ends...); up = up.parent() {
+		if f.spend(1); up.is("if_statement") && fits(up) {
 			return true
 		}
 	}
@@ -193,14 +198,9 @@ func firstGPU(f *file, r *reporter) {
 
 // oneProcess reports whether a place runs only where there are no ranks: if not args.distributed.
 func (f *file) oneProcess(n node) bool {
-	for up := n.parent(); up.ok(); up = up.parent() {
-		f.spend(1)
-		if up.is("if_statement") && n.inside(up.field("consequence")) &&
-			f.fits(notDistributed, up.field("condition").text()) {
-			return true
-		}
-	}
-	return false
+	return f.underIf(n, func(at node) bool {
+		return n.inside(at.field("consequence")) && f.fits(notDistributed, at.field("condition").text())
+	})
 }
 
 var notDistributed = pattern.Of(`(?i)^not [\w.]*(distributed|ddp|multi_?gpu)$`)

@@ -122,14 +122,8 @@ func onlyTheEnd(f *file, r *reporter) {
 
 // everySome reports whether a place runs in some rounds only: if step % 100 == 0.
 func (f *file) everySome(n node) bool {
-	ends := []string{"for_statement", "while_statement", "function_definition"}
-	for up := n.parent(); up.ok() && !up.is(ends...); up = up.parent() {
-		f.spend(1)
-		if up.is("if_statement") && strings.Contains(up.field("condition").text(), "%") {
-			return true
-		}
-	}
-	return false
+	return f.underIf(n, func(at node) bool { return strings.Contains(at.field("condition").text(), "%") },
+		"for_statement", "while_statement", "function_definition")
 }
 
 // copied reports whether a value is a copy that a method has made of a model or of a part of a batch.
