@@ -47,6 +47,15 @@ type Sender struct {
 	Err        error // the last one
 }
 
+// IsAddress says whether a text is an address that messages can be sent to.
+func IsAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// IsForm says whether there is a form of messages with that name.
+func IsForm(name string) bool { return name == "json" || name == "slack" }
+
 // New makes a sender in the form json or slack, of messages about one kind of event, such as guard; nothing is sent
 // before Run.
 func New(url, form, event string) *Sender {

@@ -42,12 +42,11 @@ type AlertTo struct {
 // Check refuses addresses that are none.
 func (a AlertTo) Check() error {
 	for _, text := range []string{a.Alertmanager, a.Webhook} {
-		u, err := url.Parse(text)
-		if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		if text != "" && !webhook.IsAddress(text) {
 			return remedy.Add(errors.New("alerts: the address is none"), "such as http://alerts:9093")
 		}
 	}
-	if a.Form != "" && a.Form != "json" && a.Form != "slack" {
+	if a.Form != "" && !webhook.IsForm(a.Form) {
 		return fmt.Errorf("alerts: form %q: there are json and slack", a.Form)
 	}
 	return nil
