@@ -81,7 +81,7 @@ func (h *Hub) judge(ctx context.Context) {
 		}
 		v.took = time.Since(began)
 		h.judging.newest.Store(v)
-		if err := alerts.tell(ctx, v.list, h.liveJobs(), began); ctx.Err() == nil {
+		if err := alerts.tell(ctx, v.list, liveJobs(h.roster.list(time.Now())), began); ctx.Err() == nil {
 			h.noteAlerts(err)
 		}
 	}
@@ -94,10 +94,10 @@ func found(v board.Verdict) int {
 	return 0
 }
 
-// liveJobs are the nodes that say now that they have a live session of a job, by job.
-func (h *Hub) liveJobs() map[string][]string {
+// liveJobs are those of some nodes that say now that they have a live session of a job, by job.
+func liveJobs(nodes []fanout.Node) map[string][]string {
 	live := map[string][]string{}
-	for _, n := range h.roster.list(time.Now()) {
+	for _, n := range nodes {
 		for _, job := range n.Jobs {
 			if n.Up {
 				live[job] = append(live[job], n.Name)
@@ -137,7 +137,8 @@ func (h *Hub) leak(m bus.Msg) {
 func (h *Hub) judgement(job string, v *verdicts) toldJudgement {
 	t := toldJudgement{Jobs: []json.RawMessage{}}
 	t.Lacking, t.Missing = []string{}, []fanout.Missing{}
-	live := h.liveJobs()
+	nodes := h.roster.list(time.Now())
+	live := liveJobs(nodes)
 	whole, bytes := map[string]bool{}, 0
 	if v != nil {
 		t.At = v.at
@@ -162,8 +163,8 @@ func (h *Hub) judgement(job string, v *verdicts) toldJudgement {
 		}
 	}
 	slices.Sort(t.Lacking)
-	for _, n := range h.roster.list(time.Now()) {
-		if why := h.lacks(n); why != "" && (job == "" || slices.Contains(n.Jobs, job)) && len(t.Missing) < mostGone {
+	for _, n := range nodes {
+		if why := lacks(n); why != "" && (job == "" || slices.Contains(n.Jobs, job)) && len(t.Missing) < mostGone {
 			t.Missing = append(t.Missing, fanout.Missing{Node: n.Name, Seen: n.Seen, Why: why})
 		}
 	}
@@ -179,7 +180,7 @@ func covers(v board.Verdict, nodes []string) bool {
 }
 
 // lacks says why there may be more to say of a node than the hub knows.
-func (h *Hub) lacks(n fanout.Node) string {
+func lacks(n fanout.Node) string {
 	switch {
 	case n.Ended:
 	case !n.Up:

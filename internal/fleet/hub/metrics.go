@@ -66,7 +66,7 @@ func (h *Hub) jobMetrics(out *bytes.Buffer, v *verdicts) {
 	fmt.Fprintf(out, "memgauge_hub_judged_timestamp_seconds %.3f\n", float64(v.at.UnixMilli())/1e3)
 	family(out, "memgauge_hub_judging_seconds", "gauge", "How long that took.")
 	fmt.Fprintf(out, "memgauge_hub_judging_seconds %.3f\n", v.took.Seconds())
-	live := h.liveJobs()
+	live := liveJobs(h.roster.list(time.Now()))
 	var leaks, step, held, odd bytes.Buffer
 	family(&leaks, "memgauge_fleet_job_leaks", "gauge", "1 where a job leaks, else 0.")
 	family(&step, "memgauge_fleet_rank_step", "gauge", "Last step of a rank.")
