@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
+	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -25,7 +26,7 @@ const (
 // paragraph says what is wrong with the job, where first, and what to do.
 func (j *Job) paragraph() string {
 	var b strings.Builder
-	plain.Fprintf(&b, "%s on %s.", count(len(j.Each), "rank"), count(j.nodes(), "node"))
+	plain.Fprintf(&b, "%s on %s.", doc.Plural(len(j.Each), "rank"), doc.Plural(j.nodes(), "node"))
 	said := map[skew.Unit]bool{}
 	for i, f := range j.Skew.Findings {
 		if i == shownLeaks {
@@ -52,7 +53,7 @@ func (j *Job) paragraph() string {
 		b.WriteString(" No leak so far, but not every memory can be judged yet: each session's own line says why.")
 	}
 	if len(j.Failed) > 0 {
-		plain.Fprintf(&b, " Not judged: %s.", someOf(j.Failed))
+		plain.Fprintf(&b, " Not judged: %s.", doc.SomeOf(j.Failed, shownNames))
 	}
 	return b.String()
 }
@@ -91,7 +92,7 @@ func (j *Job) alike(b *strings.Builder, said map[skew.Unit]bool) {
 	for _, v := range leaking {
 		where = append(where, fmt.Sprintf("rank %d on %s", v.Rank, v.Node))
 	}
-	who := "By their own verdict these leak: " + someOf(where)
+	who := "By their own verdict these leak: " + doc.SomeOf(where, shownNames)
 	if len(leaking) == len(j.Each) && len(leaking) > 1 {
 		who = "All of them leak"
 	}
@@ -123,22 +124,6 @@ func (j *Job) nodes() int {
 		seen[s.Node] = true
 	}
 	return len(seen)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return units.Count(int64(n)) + " " + noun + "s"
-}
-
-// someOf lists names, and counts those that are too many.
-func someOf(list []string) string {
-	text := strings.Join(list[:min(len(list), shownNames)], ", ")
-	if more := len(list) - shownNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // Table lists the ranks that leak or differ, then the steepest.

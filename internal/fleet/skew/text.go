@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/formats/doc"
 )
 
 // shownFindings bounds the sentences: beyond them it is not a rank that is odd but the job.
@@ -19,8 +20,8 @@ func (r Report) Text() string {
 	case len(r.Findings) == 0 && len(r.Slopes) == 0 && len(r.Warnings) > 0:
 		b.WriteString("Ranks were not compared: " + strings.Join(r.Warnings, "; ") + ".")
 	case len(r.Findings) == 0:
-		fmt.Fprintf(&b, "No rank is odd: %s on %s keep together at equal steps.", count(r.Ranks, "rank"),
-			count(r.Nodes, "node"))
+		fmt.Fprintf(&b, "No rank is odd: %s on %s keep together at equal steps.", doc.Plural(r.Ranks, "rank"),
+			doc.Plural(r.Nodes, "node"))
 	default:
 		r.sentences(&b)
 	}
@@ -81,11 +82,4 @@ func bytes(n float64) string {
 		return "-" + units.Bytes(math.Round(-n)).String()
 	}
 	return units.Bytes(math.Round(n)).String()
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%s %ss", units.Count(int64(n)), noun)
 }

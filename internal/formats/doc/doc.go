@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/base/units"
 )
@@ -60,4 +61,13 @@ func Plural(n int, what string) string {
 		return "1 " + what
 	}
 	return units.Count(int64(n)) + " " + what + "s"
+}
+
+// SomeOf names at most so many of a list, and counts the others.
+func SomeOf(list []string, most int) string {
+	text := strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

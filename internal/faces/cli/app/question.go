@@ -259,13 +259,7 @@ func title(of []fanout.Session) string {
 }
 
 // SomeOf names a few of many.
-func SomeOf(list []string) string {
-	text := strings.Join(list[:min(len(list), maxNamed)], ", ")
-	if more := len(list) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func SomeOf(list []string) string { return doc.SomeOf(list, maxNamed) }
 
 // Numbers lists ranks or PIDs, runs of them as 0-63.
 func Numbers(list []int) string {

@@ -7,21 +7,14 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/base/plain"
-	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/fleet/board"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/formats/doc"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 const shownOwn = 3 // sessions whose own verdict is printed whole
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return units.Count(int64(n)) + " " + noun + "s"
-}
 
 // leakJobsText prints the jobs, and the sessions' own verdicts, equal ones together.
 func (a *commands) leakJobsText(jobs []*board.Job, list []session) error {
@@ -92,7 +85,7 @@ func ownVerdicts(out, stderr io.Writer, list []session) {
 	}
 	if more := shown - shownOwn; more > 0 {
 		plain.Fprintf(out, "%s with verdicts of their own: node=NAME asks one, --json has all\n",
-			count(more, "more group"))
+			doc.Plural(more, "more group"))
 	}
 }
 
