@@ -126,6 +126,21 @@ class Torch(Case):
             "['torch'] True 1", "SourceFileLoader SourceFileLoader \nimport sys", "b'\\nimport sys' True ['torch']",
             repr([sorted(onimport.LEARNERS + onimport.SERVERS)])]))
 
+    def test_an_import_on_another_thread_goes_on(self):
+        """Ours goes while an import is between two finders: none of those behind it may be passed over."""
+        got = self.run_code("""
+            import sys, importlib.machinery
+            from memgauge._agent import torchhook
+            class Between:
+                def find_spec(self, name, path=None, target=None):
+                    torchhook.remove()
+            place = sys.meta_path.index(importlib.machinery.PathFinder)
+            sys.meta_path.insert(place, Between())
+            import rarely_imported
+            print(rarely_imported.found, [f for f in sys.meta_path if "memgauge" in str(f)])
+            """, path=(os.path.dirname(self.home.write("more/rarely_imported.py", "found = True")),))
+        self.assertEqual(got, "True []")
+
     def test_failing_import_and_retry(self):
         got = self.run_code("""
             import sys

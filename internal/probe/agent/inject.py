@@ -146,7 +146,7 @@ def attach(folder, sources, kept, request):
         __import__(name + "._agent.life")
         result = sys.modules[name + "._agent.life"].attach(request)
     except BaseException:
-        sys.meta_path.remove(finder)
+        sys.meta_path = [f for f in sys.meta_path if f is not finder]   # another thread may be walking the old list
         for known in [n for n in sys.modules if n == name or n.startswith(name + ".")]:
             del sys.modules[known]
         raise

@@ -45,8 +45,7 @@ class _Finder:
         sys.meta_path.insert(0, self)
 
     def off(self):
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        take_off(self)
 
     def imported(self, name, module):
         found = self.wanted.pop(name, None)
@@ -69,6 +68,17 @@ class _Finder:
 
     def invalidate_caches(self):
         pass
+
+
+def take_off(finder):
+    """Takes a finder off sys.meta_path, which becomes another list. In the old one the finders behind would move up,
+    and an import on another thread, which is walking it (importlib._bootstrap, _find_spec), would pass over one of
+    them: it would not find a module that is there."""
+    old = sys.meta_path
+    if finder in old:
+        new = [f for f in old if f is not finder]
+        sys.meta_path = new
+        new[:0] = [f for f in old if f is not finder and f not in new]    # what another thread has put in meanwhile
 
 
 _importing = False   # torch was being imported when we came

@@ -4,7 +4,7 @@ import os
 import sys
 from time import monotonic, sleep
 
-from . import frames, persistent, state
+from . import frames, persistent, state, torchhook
 
 REMAINS = 16         # detaches; a collection stops Python for 0.1 to 0.4 s where torch is there
 LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
@@ -68,7 +68,7 @@ def forget_modules(s):
         for known in [p for p in list(sys.path_importer_cache) if p == lib or (p + "/").startswith(folder + "/")]:
             sys.path_importer_cache.pop(known, None)
     for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == state.ROOT]:    # inject.py
-        sys.meta_path.remove(finder)
+        torchhook.take_off(finder)
         finder.sources.clear()
         s.wiped.append(type(finder).find_spec.__globals__)
     return [sys.modules.pop(name) for name in _modules()]
