@@ -154,8 +154,8 @@ func (t askedTrack) key() string {
 
 // tracksOf are those that the page offers for a session, in its order.
 func tracksOf(d described) (list []askedTrack) {
-	for _, path := range d.Cgroups[:min(2, len(d.Cgroups))] {
-		list = append(list, askedTrack{kind: "job", path: path})
+	for _, c := range d.Cgroups[:min(2, len(d.Cgroups))] {
+		list = append(list, askedTrack{kind: "job", path: c.Path})
 	}
 	for _, x := range d.Devices {
 		list = append(list, askedTrack{kind: "device", dev: int64(x.ID)})
