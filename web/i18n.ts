@@ -63,6 +63,7 @@ const words: Record<string, [string, string]> = {
   stLines: ["(one of {0} lines)", "（{0} 行之一）"],
   stHealthy: ["Nothing leaks.", "没有泄漏。"],
   stUndecided: ["Not decided yet.", "尚无结论。"],
+  stTooShort: ["Whether it leaks could not be decided.", "无法判断是否泄漏。"],
   stMet: ["the limit was met: {0}", "已达到上限：{0}"],
   stEnds: ["in {0}, {1}, at the limit: {2}", "{0} 后（{1}）达到上限：{2}"],
   stWould: ["would have run into {0}", "本会达到 {0}"],

@@ -91,11 +91,12 @@ type Cgroup struct {
 
 // Cgroups are the largest, the job's own first.
 const Cgroups Of[Cgroup] = `WITH charged AS (
-		SELECT path, max(current) AS most, max(anon) AS anon, max(limit_bytes) AS "limit" FROM cgroup.memory GROUP BY path),
+		SELECT path, max(current) AS most, max(anon) AS anon, max(limit_bytes) AS "limit"
+		FROM cgroup.memory GROUP BY path),
 	held AS (SELECT t.cgroup, sum(m.anon) AS anon FROM process.tree t
 		JOIN (SELECT pid, max(anon) AS anon FROM process.memory GROUP BY pid) m USING (pid) GROUP BY t.cgroup)
-	SELECT path, "limit" IS NOT NULL OR coalesce((SELECT sum(anon) FROM held
-		WHERE held.cgroup = path OR starts_with(held.cgroup, rtrim(path, '/') || '/')) >= charged.anon / 2, false) AS own
+	SELECT path, "limit" IS NOT NULL OR coalesce((SELECT sum(anon) FROM held WHERE held.cgroup = path
+		OR starts_with(held.cgroup, rtrim(path, '/') || '/')) >= charged.anon / 2, false) AS own
 	FROM charged ORDER BY own DESC, most DESC LIMIT 4`
 
 // Device is a GPU.

@@ -207,6 +207,42 @@ func TestBrief(t *testing.T) {
 	}
 }
 
+// TestCgroups: a cgroup is the job's own where it has a limit, or where the session held at least half of what was in
+// it; those come first.
+func TestCgroups(t *testing.T) {
+	b := &model.Batch{}
+	held := func(pid int32, cgroup string, anon int64) {
+		b.Samples.Tree = append(b.Samples.Tree, model.TreeProcess{PID: pid, Rank: -1, Cgroup: cgroup})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: 1e15, PID: pid, Rank: -1, Anon: anon})
+	}
+	held(7, "/user.slice/mine", 100)
+	held(8, "/alone/below", 300)
+	held(9, "/pod", 10)
+	for path, c := range map[string]model.CgroupMemory{"/user.slice": {Anon: 9000, Limit: model.Null},
+		"/alone": {Anon: 400, Limit: model.Null}, "/pod": {Anon: 800, Limit: 1000}} {
+		c.Time, c.Path, c.Current = 1e15, path, c.Anon
+		b.Samples.Cgroups = append(b.Samples.Cgroups, c)
+	}
+	got, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.Cgroups)
+	want := []q.Cgroup{{Path: "/pod", Own: true}, {Path: "/alone", Own: true}, {Path: "/user.slice"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestCensusesOfALeakComeFirst: that is the process to look at, though another's census is newer.
+func TestCensusesOfALeakComeFirst(t *testing.T) {
+	b := &model.Batch{Findings: []model.Finding{{Time: 1e15, Judgement: 1, Run: "leak", Verdict: "leak", PID: 7}}}
+	for i, pid := range []int32{7, 7, 8} {
+		b.Tensors = append(b.Tensors, model.TensorGroup{Time: 1e15 + int64(i), PID: pid, Rank: -1, Census: int64(i + 1),
+			Count: 1, Bytes: 1})
+	}
+	got, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.AllCensuses)
+	if err != nil || len(got) != 3 || got[0].ID != 2 || got[1].ID != 1 || got[2].PID != 8 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestCostOnce: the parts' costs and the one in all are of the same time, and so are those of each side.
 func TestCostOnce(t *testing.T) {
 	b := &model.Batch{Overheads: []model.Overhead{

@@ -46,9 +46,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 	if w, err := where(ctx, s, nil); err == nil { // the processes may end just now; the page then lacks their part
 		h.Answers["where"] = w
 	}
-	if d.PostMortem != nil {
-		h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
-	}
+	h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
 	if err := h.holdTensors(ctx, s); err != nil {
 		return nil, err
 	}
