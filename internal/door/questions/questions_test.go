@@ -38,7 +38,7 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"cost by side": asked(q.CostBySide),
 		"drops?":       asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
-		"host holdings then?": asked(q.HostHoldings(at)), "holders": asked(q.Holders(at)),
+		"host holdings then?": asked(q.HostHoldings(at)), "leaked?": asked(q.LeakedHoldings(0)), "holders": asked(q.Holders(at)),
 		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
 		"largest": asked(q.Largest(9)), "foremost": asked(q.Foremost(9)), "tree": asked(q.Tree),
 		"brief": asked(q.Brief), "cgroups": asked(q.Cgroups),
@@ -240,6 +240,22 @@ func TestCensusesOfALeakComeFirst(t *testing.T) {
 	got, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.AllCensuses)
 	if err != nil || len(got) != 3 || got[0].ID != 2 || got[1].ID != 1 || got[2].PID != 8 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestLeakedHoldings: a heap leak's holder has what grew until the moment, and no more than grew in all.
+func TestLeakedHoldings(t *testing.T) {
+	b := &model.Batch{Findings: []model.Finding{{Time: 1e15, Judgement: 1, Run: "leak", Verdict: "leak", PID: 7,
+		Memory: "host heap", Rate: 1 << 20, Start: 10, Grown: 80 << 20, Holder: "kept"}}}
+	for step := range int64(101) {
+		b.Steps = append(b.Steps, model.Step{Time: 1e15 + step*1e6, PID: 7, Rank: -1, Step: step, Steps: 1, Device: -1})
+	}
+	db := fakesession.Stored(t, b)
+	for at, want := range map[int64]int64{1e15 + 5e6: 0, 1e15 + 30e6: 20 << 20, 0: 80 << 20} {
+		got, err := api.Ask(t.Context(), db, q.LeakedHoldings(at))
+		if err != nil || len(got) != 1 || got[0] != (q.HostHolding{PID: 7, Holder: "kept", Bytes: want}) {
+			t.Errorf("until %d: %+v, %v", at, got, err)
+		}
 	}
 }
 
