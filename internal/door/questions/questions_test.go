@@ -248,7 +248,8 @@ func TestLeakedHoldings(t *testing.T) {
 	b := &model.Batch{Findings: []model.Finding{{Time: 1e15, Judgement: 1, Run: "leak", Verdict: "leak", PID: 7,
 		Memory: "host heap", Rate: 1 << 20, Start: 10, Grown: 80 << 20, Holder: "kept"}}}
 	for step := range int64(101) {
-		b.Steps = append(b.Steps, model.Step{Time: 1e15 + step*1e6, PID: 7, Rank: -1, Step: step, Steps: 1, Device: -1})
+		b.Steps = append(b.Steps, model.Step{Time: 1e15 + step*1e6, PID: 7, Rank: -1, Step: step, Steps: 1,
+			Device: -1})
 	}
 	db := fakesession.Stored(t, b)
 	for at, want := range map[int64]int64{1e15 + 5e6: 0, 1e15 + 30e6: 20 << 20, 0: 80 << 20} {
