@@ -39,7 +39,7 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"drops?":       asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
 		"host holdings then?": asked(q.HostHoldings(at)),
-		"leaked?": asked(q.LeakedHoldings(0)), "holders": asked(q.Holders(at)),
+		"leaked?":             asked(q.LeakedHoldings(0)), "holders": asked(q.Holders(at)),
 		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
 		"largest": asked(q.Largest(9)), "foremost": asked(q.Foremost(9)), "tree": asked(q.Tree),
 		"brief": asked(q.Brief), "cgroups": asked(q.Cgroups),
