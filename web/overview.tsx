@@ -53,6 +53,7 @@ export function Overview({
     [a.id, live ? Math.floor(end / 1e7) : (news?.final ?? true)],
   );
   const stepping = a.processes.find((p) => p.steps && p.pid === focus) ?? a.processes.find((p) => p.steps);
+  const ooms = (events.value ?? []).filter((e) => e.name === "oom" || e.name === "oom_kill").length;
   const marked = useMemo(() => (events.value ?? []).filter(rare), [events.value]);
   const clock = useTrack(a.id, stepping?.pid, view, end);
   const steps = useMemo<Clock | null>(() => clock && { t: clock.t, step: clock.parts.step }, [clock]);
@@ -77,7 +78,7 @@ export function Overview({
   return (
     <>
       <Strip a={a} v={v} now={end} live={live} />
-      {held?.answers.postmortem != null && <RanOut />}
+      {ooms > 0 && <RanOut key={ooms} id={a.id} />}
       <section aria-labelledby="timeline">
         <div class="bar">
           <h2 id="timeline">{t("timeline")}</h2>

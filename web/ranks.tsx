@@ -20,6 +20,17 @@ function shade(v: number, deviation: boolean): [number, number, number] {
   return v < 0.5 ? mix([0, 114, 178], middle, v * 2) : mix(middle, [213, 94, 0], v * 2 - 1);
 }
 
+// marks are at most n round numbers from 0 to before end, equally far apart.
+export function marks(end: number, n: number): number[] {
+  const least = end / n,
+    power = 10 ** Math.floor(Math.log10(Math.max(1, least))),
+    apart = [1, 2, 5, 10].map((x) => x * power).find((x) => x >= least)!;
+  return Array.from({ length: Math.ceil(end / apart) }, (_, i) => i * apart);
+}
+
+const rankMarks = 12, // as many as a low map has room for
+  stepMarks = 6; // and a phone's width
+
 export function Ranks() {
   const [of, setOf] = useState("allocated"),
     [by, setBy] = useState("deviation"),
@@ -177,6 +188,13 @@ function Map({
         )}
       </p>
       <div class="heat">
+        <span class="axis ranks" aria-hidden="true">
+          {marks(h.rows.length, rankMarks).map((i) => (
+            <i key={i} style={{ top: `${(100 * (i + 0.5)) / h.rows.length}%` }}>
+              {h.rows[i].rank}
+            </i>
+          ))}
+        </span>
         <canvas
           ref={canvas}
           tabIndex={0}
@@ -204,8 +222,15 @@ function Map({
             ),
         )}
       </div>
+      <span class="axis steps" aria-hidden="true">
+        {marks(h.columns * h.width, stepMarks).map((step) => (
+          <i key={step} style={{ left: `${(100 * step) / (h.columns * h.width)}%` }}>
+            {f.count(step)}
+          </i>
+        ))}
+      </span>
       <p class="hint">
-        {t("rAxis", f.count(h.width))}{" "}
+        {t("rAxis", f.count(h.width))} {cells.includes("\0") && t("rGap")}{" "}
         <svg class="heatkey" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
           {Array.from({ length: 20 }, (_, i) => (
             <rect x={i * 5} width={5.2} height={10} fill={css(shade(i / 19, deviation))} />

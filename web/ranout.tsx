@@ -9,8 +9,8 @@ import { sizes } from "./panel";
 import { Shown, Table, cell } from "./parts";
 import { dark, useLoad } from "./state";
 
-export function RanOut() {
-  const ran = useLoad<Ran>(() => get(of("", "postmortem")), []);
+export function RanOut({ id }: { id: string }) {
+  const ran = useLoad<Ran>((s) => get(of(id, "postmortem"), s), [id]);
   return (
     <section aria-labelledby="ran">
       <h2 id="ran">{t("ran")}</h2>

@@ -66,7 +66,7 @@ export interface About {
   step: number;
   processes: Process[];
   devices: { device_id: number; name: string; total_bytes: number; }[];
-  cgroups: string[] | null;
+  cgroups: { path: string; own: boolean; }[] | null;
 }
 
 export interface Columns {

@@ -10,9 +10,13 @@ export const keyOf = (s: Source) => [s.kind, s.pid ?? "", s.device ?? "", s.path
 
 // sources are the panels that a session can have.
 export function sources(a: About): Source[] {
-  const list: Source[] = (a.cgroups ?? [])
-    .slice(0, 2)
-    .map((path) => ({ kind: "job", path, title: `${t("job")} ${path}` }));
+  const cgroups = (a.cgroups ?? []).slice(0, 2),
+    job = ({ path, own }: { path: string; own: boolean }): Source => ({
+      kind: "job",
+      path,
+      title: `${t(own ? "job" : "jobOf")} ${path}`,
+    });
+  const list = cgroups.filter((c) => c.own).map(job);
   for (const d of a.devices)
     list.push({ kind: "device", device: d.device_id, title: `${t("device")} ${d.device_id} ${d.name}` });
   for (const p of a.processes) {
@@ -30,6 +34,7 @@ export function sources(a: About): Source[] {
     }
   }
   list.push({ kind: "host", title: t("host") });
+  list.push(...cgroups.filter((c) => !c.own).map(job)); // of a service or a user: the host says more
   return held ? list.filter((s) => held!.series[keyOf(s)]?.some((c) => c.t.length)) : list;
 }
 
@@ -47,7 +52,8 @@ export function focusOf(a: About, v: Verdicts | undefined, rank: string | null):
 
 // firstOf are drawn where nobody has chosen: the job's memory, what the process in focus has, and devices.
 export function firstOf(all: Source[], focus: number | undefined): Source[] {
-  const job = all.filter((s) => s.kind === "job").slice(0, 1),
+  const host = all.findIndex((s) => s.kind === "host"),
+    job = all.filter((s, i) => s.kind === "job" && i < host).slice(0, 1),
     mine = all.filter((s) => s.pid != null && s.pid === focus && s.kind !== "allocator"),
     devices = all.filter((s) => s.kind === "device" || (s.kind === "allocator" && s.pid === focus));
   const list = [...new Set([...job, ...mine, ...devices, ...all.filter((s) => s.pid == null || s.pid === focus)])];

@@ -9,7 +9,7 @@ import { Evidence } from "./verdicts";
 export function Strip({ a, v, now, live }: { a: About; v?: Verdicts; now: number; live: boolean }) {
   if (!v) return null;
   const leak = v.findings.find((x) => x.verdict === "leak");
-  if (!leak) return <Quiet v={v} />;
+  if (!leak) return <Quiet v={v} live={live} />;
   const more = v.findings.filter((x) => x.verdict === "leak").length - 1;
   return (
     <section class="strip leak" aria-label={t("answer")}>
@@ -48,13 +48,14 @@ export function Strip({ a, v, now, live }: { a: About; v?: Verdicts; now: number
 }
 
 // Quiet is the strip where nothing leaks: that it is so, or what is missing to say it.
-function Quiet({ v }: { v: Verdicts }) {
+function Quiet({ v, live }: { v: Verdicts; live: boolean }) {
   const of = v.findings[0];
   const why = v.verdict === "healthy" ? of && `${of.name}: ${of.reason}` : v.missing || of?.reason;
   return (
     <section class={`strip ${v.verdict}`} aria-label={t("answer")}>
       <p class="what">
-        <Verdict value={v.verdict} /> <strong>{t(v.verdict === "healthy" ? "stHealthy" : "stUndecided")}</strong>
+        <Verdict value={v.verdict} />{" "}
+        <strong>{t(v.verdict === "healthy" ? "stHealthy" : live ? "stUndecided" : "stTooShort")}</strong>
         {why && <span lang="en"> {why}</span>}
       </p>
     </section>

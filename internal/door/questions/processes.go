@@ -82,11 +82,22 @@ var Brief = Of[Standing](fmt.Sprintf(`WITH own AS (SELECT min(limit_bytes) AS "l
 	(SELECT holder FROM leak) AS holder, coalesce((SELECT list(rss ORDER BY slot) FROM line), []) AS line`,
 	linePoints-1))
 
-// Named is a text of the session's.
-type Named struct{ Name string }
+// Cgroup is one that a process of the session is in. It is the job's own where it has a limit, or where at least half
+// of what was anonymous in it was the session's; else it is a service's or a user's, and says little of the job.
+type Cgroup struct {
+	Path string `json:"path"`
+	Own  bool   `json:"own"`
+}
 
-// Cgroups are the paths of the largest.
-const Cgroups Of[Named] = `SELECT path AS name FROM cgroup.memory GROUP BY path ORDER BY max(current) DESC LIMIT 4`
+// Cgroups are the largest, the job's own first.
+const Cgroups Of[Cgroup] = `WITH charged AS (
+		SELECT path, max(current) AS most, max(anon) AS anon, max(limit_bytes) AS "limit"
+		FROM cgroup.memory GROUP BY path),
+	held AS (SELECT t.cgroup, sum(m.anon) AS anon FROM process.tree t
+		JOIN (SELECT pid, max(anon) AS anon FROM process.memory GROUP BY pid) m USING (pid) GROUP BY t.cgroup)
+	SELECT path, "limit" IS NOT NULL OR coalesce((SELECT sum(anon) FROM held WHERE held.cgroup = path
+		OR starts_with(held.cgroup, rtrim(path, '/') || '/')) >= charged.anon / 2, false) AS own
+	FROM charged ORDER BY own DESC, most DESC LIMIT 4`
 
 // Device is a GPU.
 type Device struct {

@@ -38,7 +38,8 @@ func TestEveryQuestionIsAnswered(t *testing.T) {
 		"cost by side": asked(q.CostBySide),
 		"drops?":       asked(q.Drops(10)), "holdings": asked(q.Holdings), "censuses": asked(q.Censuses()),
 		"censuses of one": asked(q.Censuses(int(pid))), "host holdings?": asked(q.HostHoldings(0)),
-		"host holdings then?": asked(q.HostHoldings(at)), "holders": asked(q.Holders(at)),
+		"host holdings then?": asked(q.HostHoldings(at)),
+		"leaked?":             asked(q.LeakedHoldings(0)), "holders": asked(q.Holders(at)),
 		"resident": asked(q.ResidentAt(at)), "devices then": asked(q.DevicesAt(at)), "peaks": asked(q.Peaks),
 		"largest": asked(q.Largest(9)), "foremost": asked(q.Foremost(9)), "tree": asked(q.Tree),
 		"brief": asked(q.Brief), "cgroups": asked(q.Cgroups),
@@ -204,6 +205,59 @@ func TestBrief(t *testing.T) {
 	}
 	if n := len(x.Line); n != 60 || x.Line[0] != 101<<20 || x.Line[n-1] != 189<<20 {
 		t.Errorf("a line of %d: %v", n, x.Line)
+	}
+}
+
+// TestCgroups: a cgroup is the job's own where it has a limit, or where the session held at least half of what was in
+// it; those come first.
+func TestCgroups(t *testing.T) {
+	b := &model.Batch{}
+	held := func(pid int32, cgroup string, anon int64) {
+		b.Samples.Tree = append(b.Samples.Tree, model.TreeProcess{PID: pid, Rank: -1, Cgroup: cgroup})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: 1e15, PID: pid, Rank: -1, Anon: anon})
+	}
+	held(7, "/user.slice/mine", 100)
+	held(8, "/alone/below", 300)
+	held(9, "/pod", 10)
+	for path, c := range map[string]model.CgroupMemory{"/user.slice": {Anon: 9000, Limit: model.Null},
+		"/alone": {Anon: 400, Limit: model.Null}, "/pod": {Anon: 800, Limit: 1000}} {
+		c.Time, c.Path, c.Current = 1e15, path, c.Anon
+		b.Samples.Cgroups = append(b.Samples.Cgroups, c)
+	}
+	got, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.Cgroups)
+	want := []q.Cgroup{{Path: "/pod", Own: true}, {Path: "/alone", Own: true}, {Path: "/user.slice"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestCensusesOfALeakComeFirst: that is the process to look at, though another's census is newer.
+func TestCensusesOfALeakComeFirst(t *testing.T) {
+	b := &model.Batch{Findings: []model.Finding{{Time: 1e15, Judgement: 1, Run: "leak", Verdict: "leak", PID: 7}}}
+	for i, pid := range []int32{7, 7, 8} {
+		b.Tensors = append(b.Tensors, model.TensorGroup{Time: 1e15 + int64(i), PID: pid, Rank: -1, Census: int64(i + 1),
+			Count: 1, Bytes: 1})
+	}
+	got, err := api.Ask(t.Context(), fakesession.Stored(t, b), q.AllCensuses)
+	if err != nil || len(got) != 3 || got[0].ID != 2 || got[1].ID != 1 || got[2].PID != 8 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestLeakedHoldings: a heap leak's holder has what grew until the moment, and no more than grew in all.
+func TestLeakedHoldings(t *testing.T) {
+	b := &model.Batch{Findings: []model.Finding{{Time: 1e15, Judgement: 1, Run: "leak", Verdict: "leak", PID: 7,
+		Memory: "host heap", Rate: 1 << 20, Start: 10, Grown: 80 << 20, Holder: "kept"}}}
+	for step := range int64(101) {
+		b.Steps = append(b.Steps, model.Step{Time: 1e15 + step*1e6, PID: 7, Rank: -1, Step: step, Steps: 1,
+			Device: -1})
+	}
+	db := fakesession.Stored(t, b)
+	for at, want := range map[int64]int64{1e15 + 5e6: 0, 1e15 + 30e6: 20 << 20, 0: 80 << 20} {
+		got, err := api.Ask(t.Context(), db, q.LeakedHoldings(at))
+		if err != nil || len(got) != 1 || got[0] != (q.HostHolding{PID: 7, Holder: "kept", Bytes: want}) {
+			t.Errorf("until %d: %+v, %v", at, got, err)
+		}
 	}
 }
 

@@ -41,11 +41,13 @@ type Object struct {
 	Detail   *string `json:"detail"`
 }
 
-// AllCensuses are the newest, with what tensors had in all.
-const AllCensuses Of[Census] = `SELECT epoch_us(max(ts)) AS t, pid, any_value(rank) AS rank, census_id,
+// AllCensuses are the newest, with what tensors had in all; those of processes that leak come first.
+const AllCensuses Of[Census] = `WITH newest AS (SELECT epoch_us(max(ts)) AS t, pid, any_value(rank) AS rank, census_id,
 	max(step) AS step,
 	coalesce(sum(bytes), 0)::BIGINT AS bytes, coalesce(sum("count"), 0)::BIGINT AS "count"
-	FROM python.tensors GROUP BY pid, census_id ORDER BY t DESC LIMIT 200`
+	FROM python.tensors GROUP BY pid, census_id ORDER BY t DESC LIMIT 200)
+	SELECT * FROM newest ORDER BY pid IN (SELECT pid FROM memgauge.findings WHERE verdict = 'leak'
+		AND judgement = (SELECT max(judgement) FROM memgauge.findings)) DESC, t DESC`
 
 // Groups are those of one census of a process, beside those of another.
 func Groups(pid, census, before int64) Of[Group] {

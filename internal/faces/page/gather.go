@@ -29,9 +29,12 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	fill(&g, &d.Events, questions.Events(300))
 	fill(&g, &d.Overhead, questions.Costs)
 	fill(&g, &d.Drops, questions.Drops(40))
-	d.postMortem(&g, parts.Watch)
 	if g.err != nil {
 		return nil, g.err
+	}
+	var err error
+	if d.PostMortem, d.Minute, err = RanOut(ctx, db, d.Processes, d.Devices); err != nil {
+		return nil, err
 	}
 	d.headlines(parts)
 	return d, nil
@@ -111,8 +114,8 @@ func predicted(r *monitor.Risk) string {
 		monitor.Span(r.SecondsHigh))
 }
 
-func (d *Document) nameOf(pid int) string {
-	for _, p := range d.Processes {
+func nameOf(processes []questions.Process, pid int) string {
+	for _, p := range processes {
 		if p.PID == pid && p.Role != "" {
 			return fmt.Sprintf("%s %d", p.Role, pid)
 		}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,28 +10,31 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/units"
+	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/questions"
 )
 
-// postMortem reads how memory ran out, and the minute before.
-func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
-	var ends []questions.Exhausted
-	fill(g, &ends, questions.RanOut)
-	if len(ends) == 0 {
-		return
+// RanOut reads how memory ran out, and the minute before; nil where it did not. Processes name who held it, devices
+// say how much there is of a GPU's.
+func RanOut(ctx context.Context, db api.Querier, processes []questions.Process,
+	devices map[string]*monitor.DeviceReport) (*PostMortem, []Line, error) {
+	ends, err := api.Ask(ctx, db, questions.RanOut)
+	if err != nil || len(ends) == 0 {
+		return nil, nil, err
 	}
 	end := ends[0]
 	p := &PostMortem{Time: time.UnixMicro(end.Micros).UTC(), Event: end.Name, Text: end.Text, Device: monitor.Host,
 		LargestHole: end.Hole, Grew: []Grower{}, Largest: []Grower{}}
-	d.PostMortem = p
-	var rows []questions.Held
-	fill(g, &rows, questions.Minute(end.Micros))
+	rows, err := api.Ask(ctx, db, questions.Minute(end.Micros))
+	if err != nil {
+		return nil, nil, err
+	}
 	series := byOwner(rows)
 	for _, s := range series {
 		who := s.grower(end.Micros)
 		if who.Scope == "process" {
-			s.name = d.nameOf(who.PID)
+			s.name = nameOf(processes, who.PID)
 		}
 		if who.Grown > 0 {
 			p.Grew = append(p.Grew, who)
@@ -39,12 +43,12 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 	}
 	sortBy(p.Grew, func(w Grower) int64 { return w.Grown })
 	sortBy(p.Largest, func(w Grower) int64 { return w.Bytes })
-	p.tell(end, w)
-	d.Minute = minute(series)
+	p.tell(end, devices)
+	return p, minute(series), nil
 }
 
 // tell fills in what failed, and the limit that it met.
-func (p *PostMortem) tell(end questions.Exhausted, w *monitor.Watch) {
+func (p *PostMortem) tell(end questions.Exhausted, devices map[string]*monitor.DeviceReport) {
 	if end.Name == "oom_kill" {
 		p.Summary, p.Limit = end.Text, end.B
 		return
@@ -54,10 +58,8 @@ func (p *PostMortem) tell(end questions.Exhausted, w *monitor.Watch) {
 		p.Device = strconv.FormatInt(*end.B, 10)
 		where = "on GPU " + p.Device
 	}
-	for _, t := range w.Devices {
-		if last := t.History.Last; t.Device.ID == p.Device && last.Total > 0 {
-			p.Limit = &last.Total
-		}
+	if d := devices[p.Device]; d != nil && d.CurrentMemory.Total > 0 {
+		p.Limit = &d.CurrentMemory.Total
 	}
 	what := "an allocation"
 	if end.A != nil && *end.A > 0 {

@@ -32,3 +32,36 @@ func TestTheLeakingProcessIsForemost(t *testing.T) {
 		}
 	}
 }
+
+// What stands beside the series at the end of a session that is over is what its largest trainer held last, not what
+// was left when it had gone; a live session, and a moment that was chosen, are shown as they are.
+func TestHeldAtTheEnd(t *testing.T) {
+	r := newRecording(api.About{Live: true})
+	r.first, r.last = 1, 90
+	add := func(pid int, rss int64, steps bool, until int64) {
+		p := &process{pid: pid, memory: newTrack(func(a, _ memory) memory { return a }),
+			steps: newTrack(func(a, _ floor) floor { return a })}
+		for at := int64(1); at <= until; at++ {
+			p.memory.add(at, memory{rss: rss, at: at})
+		}
+		if steps {
+			p.steps.add(1, floor{step: 1})
+		}
+		r.procs[pid] = p
+	}
+	add(5, 900, false, 85) // a launcher
+	add(6, 100, true, 80)
+	add(7, 400, true, 70)
+	x := timeline{follow: true}
+	if at := x.held(r); at != 90 {
+		t.Errorf("live: %d", at)
+	}
+	r.end.Live = false
+	if at := x.held(r); at != 70 {
+		t.Errorf("at the end: %d", at)
+	}
+	x = timeline{cursor: 82}
+	if at := x.held(r); at != 82 {
+		t.Errorf("chosen: %d", at)
+	}
+}

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/memgauge/memgauge/internal/base/order"
@@ -262,6 +263,34 @@ func (r *recording) stale() int64 { return max(15e6, 2*r.bucket) }
 const untilGone = 2e6 // µs
 
 func (p *process) gone(t int64) bool { return p.ended && t > p.lastSeen+untilGone }
+
+func (r *recording) all() []*process {
+	list := slices.Collect(maps.Values(r.procs))
+	slices.SortFunc(list, func(a, b *process) int { return a.pid - b.pid })
+	return list
+}
+
+// lastHeld is when the process that held most was last read, of those that made steps if any did.
+func (r *recording) lastHeld(at int64) int64 {
+	var found *process
+	most := func(p *process) int64 {
+		peak := int64(0)
+		for _, m := range p.memory.v {
+			peak = max(peak, m.rss)
+		}
+		return peak
+	}
+	for _, p := range r.all() {
+		steps, before := len(p.steps.at) > 0, found != nil && len(found.steps.at) > 0
+		if len(p.memory.at) > 0 && (found == nil || steps && !before || steps == before && most(p) > most(found)) {
+			found = p
+		}
+	}
+	if found == nil {
+		return at
+	}
+	return found.memory.at[len(found.memory.at)-1]
+}
 
 // alive lists the processes that had memory at a time.
 func (r *recording) alive(t int64) (list []*process) {

@@ -47,8 +47,12 @@ func (x *sessionScreen) deviceSeries(procs []*process, n int) []series {
 		return nil
 	}
 	out := []series{allocated, cached, other}
+	last := n - 1
+	if to > from {
+		last = min(last, int(int64(n)*(x.time.held(r)-from)/(to-from)))
+	}
 	for i := range out {
-		out[i].now = out[i].values[n-1]
+		out[i].now = out[i].values[max(0, last)]
 	}
 	return out
 }
@@ -194,14 +198,14 @@ var treeOrders = []struct {
 		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), cmp.Compare(a.pid, b.pid)) // -1 comes last
 	}},
 	{"by CPU", func(x *sessionScreen, a, b *process) int {
-		at := x.time.at(x.rec)
+		at := x.time.held(x.rec)
 		return cmp.Compare(b.cpuShare(at), a.cpuShare(at))
 	}},
 	{"by PID", func(_ *sessionScreen, a, b *process) int { return cmp.Compare(a.pid, b.pid) }},
 }
 
 func (x *sessionScreen) rss(p *process) int64 {
-	v, ok := p.memory.when(x.time.at(x.rec), x.rec.stale())
+	v, ok := p.memory.when(x.time.held(x.rec), x.rec.stale())
 	if !ok {
 		return -1
 	}
@@ -215,11 +219,14 @@ var treeColumns = []column{{name: "process", wide: 15}, {name: "pid", wide: 8, r
 
 // tree shows the processes that were alive at the moment below their parents.
 func (x *sessionScreen) tree(wide, high, line int) []string {
-	at := x.time.at(x.rec)
+	at := x.time.held(x.rec)
 	alive := x.rec.alive(at)
 	order := treeOrders[x.procs.sort%len(treeOrders)]
 	heading := doc.Plural(len(alive), "process") + ", " + order.name
 	heading = strings.Replace(heading, "processs", "processes", 1)
+	if at != x.time.at(x.rec) {
+		heading += ", read " + ago(x.time.at(x.rec)-at) + " before the end"
+	}
 	slices.SortStableFunc(alive, func(a, b *process) int {
 		if x.procs.reverse {
 			a, b = b, a

@@ -40,7 +40,7 @@ func (x *sessionScreen) draw(m *model, wide, high int) []string {
 func (x *sessionScreen) narrow(m *model, wide, high, line int) []string {
 	series := max(5, high*3/10)
 	floors := max(3, high/5)
-	tree := min(max(3, len(x.rec.alive(x.time.at(x.rec)))+2), max(4, (high-series-floors)*6/10))
+	tree := min(max(3, len(x.rec.alive(x.time.held(x.rec)))+2), max(4, (high-series-floors)*6/10))
 	lines := x.memoryPart(m, wide, series)
 	lines = append(lines, x.floorsPart(wide, floors)...)
 	lines = append(lines, x.tree(wide, tree, line+len(lines))...)
@@ -56,7 +56,7 @@ func (x *sessionScreen) broad(m *model, wide, high, line int) []string {
 	wideRight := wide - 3 - wideLeft
 	series := high * 6 / 10
 	left := append(x.memoryPart(m, wideLeft, series), x.floorsPart(wideLeft, high-series)...)
-	tree := min(max(4, len(x.rec.alive(x.time.at(x.rec)))+2), high*4/10)
+	tree := min(max(4, len(x.rec.alive(x.time.held(x.rec)))+2), high*4/10)
 	var rightPart []string
 	rightPart = append(rightPart, x.tree(wideRight, tree, line)...)
 	for len(rightPart) < tree {
@@ -111,8 +111,11 @@ func rateOf(us int64) string {
 // verdict is what is judged at the moment, in so many lines.
 func (x *sessionScreen) verdict(wide, most int) []string {
 	j := x.rec.verdictAt(x.time.at(x.rec))
-	if j == nil {
+	if j == nil && (x.rec.end.Live || !x.time.follow) {
 		return []string{paint(faint, " no verdict yet: judging begins after some steps")}
+	}
+	if j == nil {
+		return []string{paint(faint, " no verdict: too few steps")}
 	}
 	var lines []string
 	for _, f := range j.findings {
@@ -164,7 +167,7 @@ func (x *sessionScreen) leakText(f rows.Finding) string {
 
 // limits are the memories with a limit at the moment: cgroups, the host, GPUs.
 func (x *sessionScreen) limits() []limit {
-	r, at := x.rec, x.time.at(x.rec)
+	r, at := x.rec, x.time.held(x.rec)
 	var list []limit
 	for _, path := range slices.Sorted(maps.Keys(r.cgroups)) {
 		if c, ok := r.cgroups[path].when(at, r.stale()); ok && c.limit > 0 {
@@ -244,7 +247,7 @@ type series struct {
 // classSeries adds up the processes' classes over the time that is shown.
 func (x *sessionScreen) classSeries(procs []*process, n int) []series {
 	r := x.rec
-	from, to := x.time.from(r), x.time.at(r)
+	from, to, held := x.time.from(r), x.time.at(r), x.time.held(r)
 	out := make([]series, len(classes))
 	for i, c := range classes {
 		out[i] = series{name: c.name, colour: c.colour, values: make([]float64, n)}
@@ -259,7 +262,7 @@ func (x *sessionScreen) classSeries(procs []*process, n int) []series {
 				out[i].values[k] += float64(c.of(v[k]))
 			}
 		}
-		if now, ok := p.memory.when(to, r.stale()); ok && !p.gone(to) {
+		if now, ok := p.memory.when(held, r.stale()); ok && !p.gone(held) {
 			for i, c := range classes {
 				out[i].now += float64(c.of(now))
 			}
@@ -268,20 +271,14 @@ func (x *sessionScreen) classSeries(procs []*process, n int) []series {
 	return out
 }
 
-func (x *sessionScreen) all() []*process {
-	list := slices.Collect(maps.Values(x.rec.procs))
-	slices.SortFunc(list, func(a, b *process) int { return a.pid - b.pid })
-	return list
-}
-
 // memoryPart draws the job's memory by class: stacked, and each for itself.
 func (x *sessionScreen) memoryPart(m *model, wide, high int) []string {
 	heading := "memory of the job, last " + ago(x.time.shown(x.rec))
 	lines := []string{rule(heading, wide)}
 	legend := legendIn(wide)
 	n := dotsAcross * (wide - legend - axis)
-	devices := x.deviceSeries(x.all(), n)
-	host := x.classSeries(x.all(), n)
+	devices := x.deviceSeries(x.rec.all(), n)
+	host := x.classSeries(x.rec.all(), n)
 	rows := high - 1
 	if len(devices) > 0 && rows >= 6 {
 		lines = append(lines, chartOf(host, wide, rows-rows/2, legend, x.limitNear())...)

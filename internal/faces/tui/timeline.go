@@ -28,6 +28,16 @@ func (t *timeline) at(r *recording) int64 {
 	return min(max(t.cursor, r.first), r.last)
 }
 
+// held is the moment of the memories beside the series. At the end of a session that is over, it is the last at which
+// its largest process lived: what is read behind that was left over.
+func (t *timeline) held(r *recording) int64 {
+	at := t.at(r)
+	if !t.follow || r.end.Live {
+		return at
+	}
+	return min(at, r.lastHeld(at))
+}
+
 // from is where the series begin.
 func (t *timeline) from(r *recording) int64 {
 	at := t.at(r)

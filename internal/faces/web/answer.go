@@ -139,7 +139,7 @@ type described struct {
 	Step      int64               `json:"step"` // the last
 	Processes []questions.Stepped `json:"processes"`
 	Devices   []questions.Device  `json:"devices"`
-	Cgroups   []string            `json:"cgroups"`
+	Cgroups   []questions.Cgroup  `json:"cgroups"`
 }
 
 func about(ctx context.Context, s api.Session, _ params) (any, error) {
@@ -160,11 +160,8 @@ func about(ctx context.Context, s api.Session, _ params) (any, error) {
 	keep(err)
 	d.Devices, err = api.Ask(ctx, s, questions.Devices)
 	keep(err)
-	paths, err := api.Ask(ctx, s, questions.Cgroups)
+	d.Cgroups, err = api.Ask(ctx, s, questions.Cgroups)
 	keep(err)
-	for _, p := range paths {
-		d.Cgroups = append(d.Cgroups, p.Name)
-	}
 	return d, failed
 }
 

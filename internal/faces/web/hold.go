@@ -46,9 +46,7 @@ func hold(ctx context.Context, s api.Session, d *page.Document) (*held, error) {
 	if w, err := where(ctx, s, nil); err == nil { // the processes may end just now; the page then lacks their part
 		h.Answers["where"] = w
 	}
-	if d.PostMortem != nil {
-		h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
-	}
+	h.Answers["postmortem"] = ranOut{d.PostMortem, d.Minute}
 	if err := h.holdTensors(ctx, s); err != nil {
 		return nil, err
 	}
@@ -154,8 +152,8 @@ func (t askedTrack) key() string {
 
 // tracksOf are those that the page offers for a session, in its order.
 func tracksOf(d described) (list []askedTrack) {
-	for _, path := range d.Cgroups[:min(2, len(d.Cgroups))] {
-		list = append(list, askedTrack{kind: "job", path: path})
+	for _, c := range d.Cgroups[:min(2, len(d.Cgroups))] {
+		list = append(list, askedTrack{kind: "job", path: c.Path})
 	}
 	for _, x := range d.Devices {
 		list = append(list, askedTrack{kind: "device", dev: int64(x.ID)})

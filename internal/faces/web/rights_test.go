@@ -62,7 +62,7 @@ var needs = map[api.Rights]string{
 	api.Reading: "GET /api/s/{id}/brief; GET /api/s/{id}/about; GET /api/s/{id}/tables; GET /api/s/{id}/series; " +
 		"GET /api/s/{id}/events; GET /api/s/{id}/where; GET /api/s/{id}/verdicts; GET /api/s/{id}/source; " +
 		"GET /api/s/{id}/tensors; POST /api/s/{id}/census; GET /api/s/{id}/stacks; GET /api/s/{id}/cost; " +
-		"GET /api/s/{id}/functions; GET /api/s/{id}/native",
+		"GET /api/s/{id}/functions; GET /api/s/{id}/native; GET /api/s/{id}/postmortem",
 }
 
 // TestRightsOfThePagesRoutes asks each of them, with every right that the page may have.

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/monitor"
 	"github.com/memgauge/memgauge/internal/door/questions"
+	"github.com/memgauge/memgauge/internal/faces/page"
 	"github.com/memgauge/memgauge/internal/formats/model"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
@@ -77,6 +78,20 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 		j.Risks = risksOf(oom)
 	}
 	return j, nil
+}
+
+// postMortem says how memory ran out, if it did.
+func postMortem(ctx context.Context, s api.Session, _ params) (any, error) {
+	processes, err := api.Ask(ctx, s, questions.Largest(40))
+	if err != nil {
+		return nil, err
+	}
+	var devices map[string]*monitor.DeviceReport
+	if oom, err := s.OOM(ctx, api.OOMRequest{}); err == nil { // a session without readings has none
+		devices = oom.Devices
+	}
+	what, minute, err := page.RanOut(ctx, s, processes, devices)
+	return ranOut{what, minute}, err
 }
 
 // read fetches what the finding was judged by.

@@ -180,7 +180,7 @@ func (s *Server) routes() []route {
 		"GET /brief": brief, "GET /about": about, "GET /tables": tables, "GET /series": series, "GET /events": events,
 		"GET /where": where, "GET /verdicts": verdicts, "GET /source": source, "GET /tensors": tensors,
 		"POST /census": census, "GET /stacks": stacks, "GET /cost": cost, "GET /functions": functions,
-		"GET /native": native,
+		"GET /native": native, "GET /postmortem": postMortem,
 	} {
 		method, name, _ := strings.Cut(path, " ")
 		list = append(list, route{method + " /api/s/{id}" + name, api.Reading, s.asked(answer)})

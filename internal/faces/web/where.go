@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -88,13 +89,37 @@ func deviceNode(name string, d picture.Device) *node {
 }
 
 // holdersAt are the largest holders of tensors on the host by the last census of each process before a time; 0: now.
+// One that leaks has at least what it has gained until then.
 func holdersAt(ctx context.Context, s api.Session, until int64) (map[int][]questions.HostHolding, error) {
 	rows, err := api.Ask(ctx, s, questions.HostHoldings(until))
+	if err != nil {
+		return nil, err
+	}
+	leaks, err := api.Ask(ctx, s, questions.LeakedHoldings(until))
 	by := map[int][]questions.HostHolding{}
 	for _, r := range rows {
 		by[r.PID] = append(by[r.PID], r)
 	}
+	for _, leak := range leaks {
+		by[leak.PID] = credited(by[leak.PID], leak)
+	}
 	return by, err
+}
+
+// credited has a leak in the place of what a census counted of its holder and the items in it, where that is less.
+func credited(held []questions.HostHolding, leak questions.HostHolding) []questions.HostHolding {
+	counted, others := int64(0), []questions.HostHolding{leak}
+	for _, h := range held {
+		if h.Holder == leak.Holder || strings.HasPrefix(h.Holder, leak.Holder+"[") {
+			counted += h.Bytes
+			continue
+		}
+		others = append(others, h)
+	}
+	if counted >= leak.Bytes {
+		return held
+	}
+	return others
 }
 
 // splitHeap divides the heap by holder, where a census knows them. Holders that have more than the heap has (tensors in
