@@ -1,4 +1,5 @@
 """Starts Python programs under the agent, unpacked as `memgauge run` unpacks it."""
+import atexit
 import os
 import re
 import shutil
@@ -13,16 +14,38 @@ from ringfile import AGENT, read_all
 FORK_WARNING = re.compile(r"^/\S+/script\.py:\d+: DeprecationWarning: This process .* is multi-threaded.*\n.*\n", re.M)
 
 
-class Home:
-    """A temporary HASH directory and runtime directory."""
+def unpack(base):
+    """Makes the HASH directory."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(os.path.join(AGENT, "boot"), os.path.join(base, "boot"), ignore=ignore)
+    shutil.copytree(os.path.join(AGENT, "memgauge"), os.path.join(base, "lib", "memgauge"), ignore=ignore)
 
-    def __init__(self):
+
+shared = None    # the HASH directory of all tests that change nothing in it
+
+
+def shared_base():
+    """It is unpacked once, so that the agent is compiled once: that takes as long as the rest of a short program."""
+    global shared
+    if shared is None:
+        directory, maker = tempfile.mkdtemp(), os.getpid()
+        atexit.register(lambda: os.getpid() == maker and shutil.rmtree(directory, ignore_errors=True))
+        shared = os.path.join(directory, "0123abcd")
+        unpack(shared)
+    return shared
+
+
+class Home:
+    """A temporary runtime directory, and a HASH directory, which is the test's own if it changes what lies there."""
+
+    def __init__(self, own=False):
         self.directory = tempfile.mkdtemp()
-        self.base = os.path.join(self.directory, "0123abcd")
+        if own:
+            self.base = os.path.join(self.directory, "0123abcd")
+            unpack(self.base)
+        else:
+            self.base = shared_base()
         self.boot, self.lib = os.path.join(self.base, "boot"), os.path.join(self.base, "lib")
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(os.path.join(AGENT, "boot"), self.boot, ignore=ignore)
-        shutil.copytree(os.path.join(AGENT, "memgauge"), os.path.join(self.lib, "memgauge"), ignore=ignore)
         self.runtime = os.path.join(self.directory, "runtime")
         os.makedirs(os.path.join(self.runtime, "rings"))
         os.makedirs(os.path.join(self.runtime, "ctl"))

@@ -29,8 +29,10 @@ NO_SITE = """
 
 
 class Case(unittest.TestCase):
+    alters = False    # a module of the agent
+
     def setUp(self):
-        self.home = Home()
+        self.home = Home(own=self.alters)
         self.addCleanup(self.home.close)
 
     def run_code(self, code, *flags, **kwargs):
@@ -106,6 +108,8 @@ class Chain(Case):
 
 
 class Torch(Case):
+    alters = True
+
     def setUp(self):
         super().setUp()
         self.site = os.path.dirname(os.path.dirname(self.home.write("site/torch/__init__.py", FAKE_TORCH)))

@@ -7,6 +7,8 @@ from test_boot import Case, OBSERVER
 
 
 class RealTorch(Case):
+    alters = True
+
     def test_real_torch(self):
         if importlib.util.find_spec("torch") is None:
             self.skipTest("torch is not installed in this Python")

@@ -4,6 +4,8 @@ import unittest
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
 from memgauge._agent.observe.governor import AIM, BURST, EARLY, Governor, Median, Typical
 
+ONE_PYTHON = "arithmetic"
+
 MS = 1_000_000
 
 

@@ -5,6 +5,7 @@ import random
 import subprocess
 import unittest
 
+from lane import times
 from launch import PRELUDE, Home
 from ringfile import AGENT, S  # noqa: F401  (puts the agent on the path)
 
@@ -42,7 +43,7 @@ class AheadTest(unittest.TestCase):
 
     def test_leaks(self):
         rng = random.Random(1)
-        for run in range(200):
+        for run in range(times(40, 200)):
             pace, base, noise = rng.uniform(2, 40), rng.uniform(200, 500), rng.choice((0, 1, 10))
             levels = [base + pace * n + rng.uniform(0, noise) for n in range(600)]
             died, told = self.dies(levels), self.alarm(levels)
@@ -58,14 +59,14 @@ class AheadTest(unittest.TestCase):
 
     def test_sawtooth(self):
         rng = random.Random(2)
-        for run in range(200):
+        for run in range(times(40, 200)):
             top, base, length = rng.uniform(700, 960), rng.uniform(200, 400), rng.randrange(40, 200)
             levels = [base + (top - base) * (n % length) / length for n in range(1000)]
             self.assertIsNone(self.alarm(levels), (run, top, length))
 
     def test_warm_up(self):
         rng = random.Random(3)
-        for run in range(200):
+        for run in range(times(40, 200)):
             top, base, length = rng.uniform(700, 950), rng.uniform(200, 400), rng.uniform(10, 60)
             levels = [top - (top - base) * 2.718 ** (-n / length) for n in range(500)]
             self.assertIsNone(self.alarm(levels), (run, top, length))

@@ -13,6 +13,8 @@ from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
 from memgauge import feed
 from memgauge.integrations import gauges, growth, sizes, verdicts
 
+ONE_PYTHON = "stand-ins for libraries, and calls of our own"
+
 LEAK = {"verdict": "leak", "findings": [
     {"verdict": "healthy", "rate_mb_per_step": None, "time_to_limit_seconds": None},
     {"verdict": "leak", "memory": "host heap", "rate_mb_per_step": 1.25, "rate_mb_per_second": None,

@@ -12,6 +12,8 @@ from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
 import memgauge
 from memgauge.notebooks import cells, holdings, lines, session, show
 
+ONE_PYTHON = "a stand-in for IPython, and calls of our own"
+
 MIB = 1 << 20
 
 

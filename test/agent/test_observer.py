@@ -282,6 +282,22 @@ with torch.no_grad():
         self.assertEqual(sum(s.steps for s in run.steps), 500)
         self.assertIn((0, "0"), [(t.stage, t.module) for t in run.trace])
 
+    def test_forwards_are_counted_after_a_ring_was_busy(self):
+        """The control thread may be opening one of its own."""
+        run = self.run_code("""
+from memgauge._agent import recording
+ring, refused = recording.ring, []
+def busy(large=False, **more):
+    if large and len(refused) < 3:
+        return refused.append(1)
+    return ring(large=large, **more)
+recording.ring = busy
+m = net().eval()
+for _ in range(100): m(torch.ones(2, 8))
+say(refused=len(refused))
+""")
+        self.assertEqual((run.said()["refused"], sum(s.steps for s in run.steps if s.inference)), (3, 100))
+
     def test_evaluation_before_training(self):
         run = self.run_code("""
 m = net()

@@ -1,7 +1,7 @@
 """torch.compile: nothing is compiled again, broken or warned about because of us, and the steps are counted."""
 import unittest
 
-from lane import long
+from lane import SCALE, long
 from torchrun import TorchCase
 
 COUNT = """
@@ -32,6 +32,7 @@ def case(style):
     return graphs, sum(counters["graph_break"].values()), dict(counters["frames"])
 say(cases={style: case(style) for style in STYLES})
 """
+TRACES = ("auto", "all")[not SCALE:]   # the one that has more in common with compiled code; in the long lane both
 STYLES = "STYLES = 'wrapped', 'in place', 'regional', 'function', 'whole'\n"
 
 
@@ -53,7 +54,7 @@ class Compile(TorchCase):
     def test_super_call(self):
         """Compiled once, though what is compiled is bound to the code of Module.__call__: that is left alone then."""
         code = COUNT.replace("D.reset(); ", "") + "print(json.dumps(sum(case('overrides')[0] for _ in range(5))))\n"
-        for trace in ("auto", "all"):
+        for trace in TRACES:
             run = self.run_code("STYLES = ()\n" + code, MEMGAUGE_TRACE=trace)
             self.assertEqual((run.said(), run.counted), (1, 200), trace)
             notes = [e[1] for e in run.events if e[0] == "note"]
@@ -92,7 +93,7 @@ for _ in range(60): m(torch.ones(2, 8)).sum().backward(); step()
 say(graphs=graphs, breaks=sum(counters["graph_break"].values()), limit=dict(counters["recompile_limit"]))
 """
         bare = self.run_code("observer.uninstall()\n" + code, quiet=False).said()
-        for trace in ("auto", "all"):
+        for trace in TRACES:
             run = self.run_code(code, MEMGAUGE_TRACE=trace, quiet=False)
             said = run.said()
             self.assertEqual((said["graphs"], said["limit"]), (bare["graphs"], {}))

@@ -10,6 +10,8 @@ from ringfile import AGENT, RingFile
 from memgauge._agent.record import redact
 from memgauge._agent.record.ring import Ring
 
+ONE_PYTHON = "patterns over texts"
+
 LISTS = os.path.join(AGENT, "..", "internal", "base", "secret", "testdata")
 
 

@@ -9,6 +9,7 @@ import unittest
 import client
 import seeds
 from client import FAILED, FINE, PYTHON, Process
+from lane import long
 
 SNIPPETS = 18   # in the two documents; a parser that finds fewer has forgotten one
 
@@ -190,6 +191,7 @@ class Snippets(unittest.TestCase):
         self.assertEqual(process.stop(), 0)
         self.assertRegex(process.printed().decode(), r"\Aready\nfinal lr 0.05, losses \d+, turns \d+, step 100\n\Z")
 
+    @long("another training; test_evaluate.py has code at module level")
     def test_at_module_level(self):
         self.all_in("module")
 

@@ -5,6 +5,8 @@ import unittest
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
 from memgauge._agent.observe.steps import Steps
 
+ONE_PYTHON = "arithmetic"
+
 
 def always(step):
     return True

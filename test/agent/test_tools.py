@@ -16,6 +16,8 @@ from memgauge._agent import torchhook
 from memgauge._agent.gauges import heap
 from memgauge.integrations import gauges
 
+ONE_PYTHON = "programs that call the command"
+
 RISK = {"risk_level": "high", "confidence": 0.8, "current_usage_percent": 88.5, "growth_rate_mb_per_sec": 12.3,
         "predicted_oom_time_seconds": 45, "predicted_oom_low_seconds": 38.9, "predicted_oom_high_seconds": 53.0,
         "recommendation": "smaller", "recommendations": ["smaller"]}

@@ -1,8 +1,9 @@
 """Runs a small training in a process of its own, observed, and reads what it left.
 
-The import of torch takes longer than such a training, so in the short lane one process of a file's tests has imported
-it and forks the programs. In each, torch is yet to be imported, which then takes no time: the agent finds what it would
+The import of torch takes longer than such a training, so in the short lane one process has imported it and forks the
+programs of all tests. In each, torch is yet to be imported, which then takes no time: the agent finds what it would
 find in a process that was started for the program, as each is in the long lane."""
+import atexit
 import importlib.util
 import json
 import os
@@ -88,7 +89,7 @@ class Forker:
                    MKL_NUM_THREADS="1")      # a child inherits no threads
         self.child = subprocess.Popen([sys.executable, "-c", LOADED], env=env, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, universal_newlines=True, start_new_session=True)
-        self.version = json.loads(self.child.stdout.readline())
+        self.maker, self.version = os.getpid(), json.loads(self.child.stdout.readline())
 
     def run(self, code, env, timeout):
         """What subprocess.run gives for a program."""
@@ -123,14 +124,13 @@ def start_forker():
         raise unittest.SkipTest("no torch in this Python")
     if forker is None:
         forker = Forker()
-        unittest.addModuleCleanup(end_forker)
+        atexit.register(end_forker)
     return tuple(int(part) for part in forker.version.split("+")[0].split(".")[:2])
 
 
 def end_forker():
-    global forker
-    forker.close()
-    forker = None
+    if os.getpid() == forker.maker:    # and not in what a test has forked
+        forker.close()
 
 
 class Trace:

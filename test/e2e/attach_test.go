@@ -500,6 +500,7 @@ func TestAttachToAnotherUser(t *testing.T) {
 
 // memgauge attach is killed at random instants: the training computes the same, and can be attached to afterwards.
 func TestAttachKilled(t *testing.T) {
+	env.Long(t, "a training, twice, and kills at random instants; internal/probe/attach kills at every stage")
 	t.Parallel()
 	w := newWorld(t)
 	progress := filepath.Join(w.home, "progress")

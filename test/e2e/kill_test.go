@@ -16,7 +16,7 @@ import (
 )
 
 // kills is how often each kill test kills: in the long lane enough to meet every phase of a drain.
-func kills() int { return env.Times(5, 100) }
+func kills() int { return env.Times(3, 100) }
 
 // ledgerRun starts a trainer that writes numbered records and a ledger of them.
 func (w *world) ledgerRun(i, records int) (run *background, session, ledger string) {

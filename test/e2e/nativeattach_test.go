@@ -107,7 +107,7 @@ func TestNativeAttachKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.leaker(env.CPythons(t)[0])
-	for range env.Times(5, 100) {
+	for range env.Times(2, 100) {
 		cmd := w.command("memgauge", "attach", "--native", strconv.Itoa(p.pid))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func TestLargeHellos(t *testing.T) {
 			t.Errorf("%s is welcome: %+v", name, w)
 		}
 	}
-	asker := fanout.NewAsker(dial(t, h, ""), 5*time.Second)
+	asker := fanout.NewAsker(dial(t, h, ""), patience)
 	if list, err := asker.Nodes(t.Context()); err != nil || len(list) != 3 {
 		t.Errorf("%d nodes, %v", len(list), err)
 	}
@@ -229,7 +229,7 @@ func TestAskerReadsAllPages(t *testing.T) {
 	h.roster.mu.Lock()
 	h.roster.nodes = crowded(t, 1000).nodes
 	h.roster.mu.Unlock()
-	list, err := fanout.NewAsker(dial(t, h, ""), 20*time.Second).Nodes(t.Context())
+	list, err := fanout.NewAsker(dial(t, h, ""), patience).Nodes(t.Context())
 	if err != nil || len(list) != 1000 {
 		t.Errorf("%d nodes, %v", len(list), err)
 	}

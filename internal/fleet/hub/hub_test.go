@@ -34,6 +34,9 @@ func (k kept) Parts(frame.Batch) []string    { return []string{"one"} }
 func (k kept) Refused() map[string]int64     { return nil }
 func (k kept) Aside() ([]string, int)        { return nil, 0 }
 
+// patience is how long a test waits for what happens at once on an idle machine.
+const patience = 2 * time.Minute
+
 // running opens and runs a hub, and gives the way to end it.
 func running(t *testing.T, o Options) (h *Hub, stop func()) {
 	t.Helper()
@@ -79,7 +82,7 @@ func hello(t *testing.T, c *bus.Conn, name, instance string, bye bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := c.Request(ctx, bus.Hello(name), text)
 		cancel()
@@ -100,7 +103,7 @@ func TestNodesAreRemembered(t *testing.T) {
 	hello(t, n1, "n1", "a", false)
 	hello(t, n1, "n1", "b", false)
 	hello(t, n2, "n2", "c", false)
-	asker := fanout.NewAsker(dial(t, h, ""), 5*time.Second)
+	asker := fanout.NewAsker(dial(t, h, ""), patience)
 	list, err := asker.Nodes(t.Context())
 	if err != nil || len(list) != 2 || len(list[0].Instances) != 2 || list[0].Sessions != 2 || !list[1].Up {
 		t.Errorf("%+v, %v", list, err)
@@ -200,7 +203,7 @@ func TestFrames(t *testing.T) {
 // ship waits for the hub to open its stream.
 func ship(t *testing.T, c *bus.Conn, text []byte) error {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		err := c.Ship(t.Context(), text)
 		if err == nil || time.Now().After(end) {
 			return err

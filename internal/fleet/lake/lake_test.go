@@ -322,7 +322,7 @@ func child() {
 }
 
 // kills is how often the writer is killed.
-func kills() int { return env.Times(10, 100) }
+func kills() int { return env.Times(5, 100) }
 
 // Killed at any moment, the writer loses nothing that it acknowledged, and doubles nothing: each row is compared with
 // what was sent. Batches without an answer come again, and so do some of the others.

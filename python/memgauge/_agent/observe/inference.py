@@ -4,6 +4,7 @@ from time import monotonic_ns as now
 from .governor import Governor
 from .sampling import IDLE
 
+RETRY = 1000  # root forwards at most until opening a ring is tried again
 INFERENCE = 20  # root forwards without any optimizer step: more than any warm-up or sanity check has
 
 
@@ -26,18 +27,24 @@ class Forwards:
         self.forwards += 1
         if self.forwards == 1:
             self.phases.first_forward()
-        if self.inference or self.steps.events:
+        if self.steps.events:
             return
-        if self.forwards == INFERENCE or self.governor.all and self.forwards == 1:
-            self.inference = self.forwards == INFERENCE or self.inference
-            self._open()
-            if self.ring and self.inference:
-                for _ in range(INFERENCE - 1):  # this one adds itself as it ends
-                    self.counter.add()
-                self.calls.forward_end = self._forward_end
-                self._stop_looking()
-            elif self.ring:
+        if self.forwards < self.infers_at:
+            if self.governor.all and self.forwards == 1 and self._open():
                 self._begin_sample()
+        elif self.ring is None or not self.inference:
+            self._infer()
+
+    def _infer(self):
+        """Counts this root forward and those before it, or tries to at a later one."""
+        self.inference = True
+        if not self._open():  # another thread may be at it
+            self.infers_at = self.forwards + min(RETRY, self.forwards - INFERENCE + 1)
+            return
+        for _ in range(self.forwards - 1):  # this one adds itself as it ends
+            self.counter.add()
+        self.calls.forward_end = self._forward_end
+        self._stop_looking()
 
     def _forward_end(self):
         if self.counter.add():

@@ -20,7 +20,7 @@ from .costs import Costs
 from .counter import Counter
 from .governor import Governor
 from .hooks import Compiles, Dynamo, Gate, ModuleCalls, StepEnds, StepStarts, Unsupported
-from .inference import Forwards
+from .inference import INFERENCE, Forwards
 from .modules import Calls, Names
 from .optimizers import Optimizers
 from .phases import Phases
@@ -69,7 +69,7 @@ class Observer(Forwards, Sampling, StepRecords):
         self.dead = False  # no ring can be opened
         self.compiled = False  # optimizers run compiled: their classes are left alone
         self.inference = self.looking = False
-        self.forwards = 0
+        self.forwards, self.infers_at = 0, INFERENCE
         self.offset = 0  # what the counter stood at when steps were counted anew
         self.tail = 0  # ns of our own cost that no record contains yet
         self.phase, self.next_sample, self.last_sample = IDLE, 2, 0
