@@ -89,7 +89,11 @@ func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
 
 // Load reads what a verdict on the session as it is goes by.
 func (o *Owner) Load(ctx context.Context) (detect.Input, error) {
-	return analyse.Load(ctx, o, analyse.Options{Sources: &o.sources})
+	in, err := analyse.Load(ctx, o, analyse.Options{Sources: &o.sources})
+	if db := o.base.opened(); db != nil {
+		db.MakeRoom(err) // for the next look: a question may not keep the session from being judged
+	}
+	return in, err
 }
 
 // Asked reports whether a query runs.

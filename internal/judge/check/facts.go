@@ -168,10 +168,8 @@ func appendNew(list []string, s string) []string {
 
 // noteGuards notes calls without gradients, and those that one rank alone makes, of what may be another file's.
 func (f *file) noteGuards(s *summary) {
-	off := strings.Contains(f.tree.src, "no_grad") || strings.Contains(f.tree.src, "inference_mode") ||
-		strings.Contains(f.tree.src, "set_grad_enabled")
-	ranks := strings.Contains(f.tree.src, "rank") || strings.Contains(f.tree.src, "is_main")
-	f.spend(len(f.tree.src) / bytesAStep)
+	off := f.mentions("no_grad") || f.mentions("inference_mode") || f.mentions("set_grad_enabled")
+	ranks := f.mentions("rank") || f.mentions("is_main")
 	for _, c := range f.calls {
 		if len(s.guards) >= maxFacts {
 			return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -114,6 +115,8 @@ var hostile = map[string]func(size int) string{
 	"NUL":         again("\x00"),
 	"not UTF-8":   again("\xff\xfe"),
 	"tries":       again("try:\n  model(x)\nexcept RuntimeError as e:\n  es.append(e)\n"),
+	"far figures": counted("for i{i} in r:\n  plt.figure()\n"),
+	"decorated":   after("@a"+strings.Repeat("\n@b", 1000)+"\ndef f():\n", again(" for e in r:\n  plt.figure()\n")),
 	"figures":     after("def f():\n for e in loader:\n", again("  fig = plt.figure()\n")),
 	"backwards":   after("for e in loader:\n", again("  h = model(h)\n  l.backward(retain_graph=True)\n")),
 	"evals":       after("def f():\n for b in loader:\n", again("  model.eval()\n  model(b)\n")),
@@ -169,6 +172,30 @@ func TestHostileSource(t *testing.T) {
 	}
 	if took := time.Since(began); took > 5*time.Minute {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestTextIsCounted: rules read the text, and lists of names, through methods that count it. Nothing else would see
+// that a rule looks through all of a file at each of many places.
+func TestTextIsCounted(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	raw := regexp.MustCompile(`strings\.\w+\((string\()?(f|c|fn|n)\.(t|tree|src)\.(src|text)\b|` +
+		`(src\.text|\.src)\[.*:|:= string\(f\.src\.text|Join\([\w.]+\.(bases|decorators)`)
+	counts := set("tree.go", "source.go", "work.go", "cure_kinds.go", "fix.go")
+	for _, name := range files {
+		if counts[name] || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := raw.FindString(string(text)); at != "" {
+			t.Errorf("%s: %s: take span, mentions or joined, which count what is looked at", name, at)
+		}
 	}
 }
 

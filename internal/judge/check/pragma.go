@@ -30,7 +30,7 @@ type silencer struct {
 // silencers are the file's comments that silence something, in the order of the text.
 func (f *file) silencers() (list []*silencer) {
 	for _, n := range f.comments {
-		text := f.tree.src[n.start():n.end()]
+		text := f.span(n.start(), n.end())
 		s := &silencer{at: n, used: map[string]bool{}}
 		var names []string
 		if m := pragma().FindStringSubmatch(text); m != nil {
@@ -47,7 +47,6 @@ func (f *file) silencers() (list []*silencer) {
 		} else {
 			continue
 		}
-		f.spend(1 + len(text)/bytesAStep)
 		s.line = f.src.line(n.start())
 		for _, name := range names {
 			if r, ok := Find(name); ok {

@@ -16,7 +16,7 @@ var (
 
 // isDataset reports whether a class is a dataset that workers copy.
 func (c *class) isDataset() bool {
-	return c != nil && c.methods["__getitem__"] != nil && strings.Contains(strings.Join(c.bases, " "), "Dataset")
+	return c != nil && c.methods["__getitem__"] != nil && strings.Contains(c.t.joined(c.bases), "Dataset")
 }
 
 // loaders are the calls that make a DataLoader.

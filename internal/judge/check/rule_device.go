@@ -174,7 +174,7 @@ func (f *file) rankZero(n node) bool {
 func firstGPU(f *file, r *reporter) {
 	if !f.ownRanks() || len(f.byName["set_device"]) > 0 ||
 		len(f.byName["device_count"]) > 0 ||
-		strings.Contains(string(f.src.text), "CUDA_VISIBLE_DEVICES") {
+		f.mentions("CUDA_VISIBLE_DEVICES") {
 		return
 	}
 	trains := len(f.byName["backward"])+len(f.byName["DistributedDataParallel"]) > 0
@@ -291,7 +291,7 @@ func (f *file) epochLoopOnly(loop node) bool {
 
 // varyingShapes finds trainings whose batches have a size drawn at random, which fragments the cache (MG406).
 func varyingShapes(f *file, r *reporter) {
-	if len(f.byName["empty_cache"]) > 0 || strings.Contains(string(f.src.text), "expandable_segments") {
+	if len(f.byName["empty_cache"]) > 0 || f.mentions("expandable_segments") {
 		return
 	}
 	for _, c := range f.byName["interpolate"] {
@@ -344,8 +344,7 @@ func compileInLoop(f *file, r *reporter) {
 
 // compileVarying finds compiled models whose batches are padded to their own longest (MG409).
 func compileVarying(f *file, r *reporter) {
-	text := string(f.src.text)
-	if strings.Contains(text, "mark_dynamic") || strings.Contains(text, "pad_to_multiple_of") {
+	if f.mentions("mark_dynamic") || f.mentions("pad_to_multiple_of") {
 		return
 	}
 	pads := node{}

@@ -164,8 +164,7 @@ func (f *file) leavesAtOnce(loops []node) bool {
 
 // noPyplotState reports whether figures of a function are made in a context that closes them.
 func (f *file) noPyplotState(fn *function) bool {
-	return f.src.notebook || strings.Contains(string(f.src.text), "\n# In[") ||
-		strings.Contains(strings.Join(fn.decorators, " "), "render")
+	return f.src.notebook || f.mentions("\n# In[") || strings.Contains(f.joined(fn.decorators), "render")
 }
 
 // closeFix closes the figure behind its last use, if that is a call of savefig in the block that makes it.
@@ -187,10 +186,8 @@ func (f *file) closeFix(fn *function, fig figure) []Edit {
 		if uses := f.usesIn(fig.name, block); len(uses) > 0 && uses[len(uses)-1].start() >= final.end() {
 			return nil
 		}
-	} else if rest := f.tree.src[final.end():block.end()]; strings.Contains(rest, fig.pyplot+".") {
+	} else if strings.Contains(f.span(final.end(), block.end()), fig.pyplot+".") {
 		return nil
-	} else {
-		f.spend(len(rest) / bytesAStep)
 	}
 	return f.lineAfter(final, fig.pyplot+".close("+fig.name+")")
 }

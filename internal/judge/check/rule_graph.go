@@ -350,7 +350,7 @@ func (f *file) makesTensor(n node) bool {
 func contextOutput(f *file, r *reporter) {
 	for _, fn := range f.funcs {
 		if fn.name != "forward" || fn.class == nil || len(fn.params) == 0 ||
-			!endsIn(strings.Join(fn.class.bases, " "), "Function", "autograd.Function") {
+			!endsIn(f.joined(fn.class.bases), "Function", "autograd.Function") {
 			continue
 		}
 		ctx := fn.params[0]
@@ -543,8 +543,7 @@ func (f *file) withoutGradients(fn *function) option {
 
 // volatile reports whether a file switches gradients off as PyTorch 0.3 did.
 func (f *file) volatile() bool {
-	f.spend(len(f.tree.src) / bytesAStep)
-	return strings.Contains(f.tree.src, "volatile=True")
+	return f.mentions("volatile=True")
 }
 
 // frozenBefore reports whether a function freezes a model: model.freeze() switches all of its gradients off.

@@ -141,7 +141,7 @@ func (f *file) addedTo(name string, b binding) node {
 		return node{}
 	}
 	if b.kind == "+=" {
-		between := string(f.src.text[b.target.end():b.value.start()])
+		between := f.span(b.target.end(), b.value.start())
 		if strings.Contains(between, "+=") && !b.value.is("list", "tuple") {
 			return b.value
 		}

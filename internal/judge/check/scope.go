@@ -358,14 +358,14 @@ var (
 
 // isLightning reports whether a class is one that a framework calls.
 func (c *class) isLightning() bool {
-	return c != nil && c.t.fits(lightning, strings.Join(c.bases, " "))
+	return c != nil && c.t.fits(lightning, c.t.joined(c.bases))
 }
 
 // hook reports whether a function is one that a framework calls for each batch.
 func (fn *function) hook() bool {
-	return fn.class != nil && !strings.Contains(strings.Join(fn.class.bases, " "), "keras") &&
+	return fn.class != nil && !strings.Contains(fn.t.joined(fn.class.bases), "keras") &&
 		(fn.t.fits(stepHook, fn.name) || fn.name == "compute_loss" &&
-			strings.Contains(strings.Join(fn.class.bases, " "), "Trainer"))
+			strings.Contains(fn.t.joined(fn.class.bases), "Trainer"))
 }
 
 // epochEnd reports whether a function is called after each epoch.

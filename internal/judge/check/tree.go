@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"strings"
 	"sync"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
@@ -30,6 +31,7 @@ type tree struct {
 	deep   bool // something lies below maxDepth and is not in cells
 	left   int  // the steps that may still be made
 	known  map[match]bool
+	words  map[string]bool // what mentions has found
 }
 
 // match asks whether a text matches an expression.
@@ -112,7 +114,7 @@ func parseWithin(src []byte, w *parserWork) (*tree, error) {
 	}
 	root := parsed.RootNode()
 	t := &tree{g: g, src: string(src), cells: make([]cell, 0, len(src)/4+16), broken: root.HasError(),
-		left: stepsFor(len(src)), known: map[match]bool{}}
+		left: stepsFor(len(src)), known: map[match]bool{}, words: map[string]bool{}}
 	c := root.Walk()
 	defer c.Close()
 	t.copy(c)
@@ -204,6 +206,33 @@ func (n node) text() string {
 	}
 	text := n.t.src[n.cell().start:n.cell().end]
 	n.t.spend(1 + len(text)/bytesAStep)
+	return text
+}
+
+// span is the text from one byte to another.
+func (t *tree) span(from, to int) string {
+	text := t.src[from:to]
+	t.spend(1 + len(text)/bytesAStep)
+	return text
+}
+
+// mentions reports whether a rule's word stands anywhere in the text, which is looked through once for it: rules ask
+// that again at each place.
+func (t *tree) mentions(word string) bool {
+	t.spend(1)
+	is, known := t.words[word]
+	if !known {
+		t.spend(len(t.src) / bytesAStep)
+		is = strings.Contains(t.src, word)
+		t.words[word] = is
+	}
+	return is
+}
+
+// joined is names as one text.
+func (t *tree) joined(names []string) string {
+	text := strings.Join(names, " ")
+	t.spend(1 + len(text)/bytesAStep)
 	return text
 }
 

@@ -518,7 +518,7 @@ var moduleBase = pattern.Of(`(Module|Model|Net)\b`)
 
 // isModule reports whether a class is an nn.Module or what is called like one.
 func (c *class) isModule() bool {
-	return c != nil && c.t.fits(moduleBase, strings.Join(c.bases, " "))
+	return c != nil && c.t.fits(moduleBase, c.t.joined(c.bases))
 }
 
 // trained reports whether the model that is called is trained in this file: its parameters go to an optimizer, or a

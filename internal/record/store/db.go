@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -240,7 +241,7 @@ func (db *DB) checkpointLocked(ctx context.Context) error {
 
 // withConn runs one piece of the writer's work, and interrupts it when ctx ends. If DuckDB has invalidated its instance
 // (say the disk was full while it wrote its log), the file is opened again for the next piece of work. All that was
-// committed is in that file.
+// committed is in that file. Where there is no memory, old queries are called off (pins.go).
 func (db *DB) withConn(ctx context.Context, work func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -255,6 +256,9 @@ func (db *DB) withConn(ctx context.Context, work func(*conn) error) error {
 	c.close()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, ErrMemory) {
+		db.callOffLocked(pinsMemory) // the same work is tried again, a second later
 	}
 	if isFatal(err) {
 		if again := db.reviveLocked(); again != nil {

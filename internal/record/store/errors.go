@@ -44,6 +44,8 @@ var (
 	noTable    = pattern.Of(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
 	refusedRO  = pattern.Of(`Cannot execute statement of type "(\w+)"`)
 	kindPrefix = pattern.Of(`^[A-Z][A-Za-z ]* Error: `)
+	// noMemory is also in the words of a commit, whose error is of another kind (transaction/transaction_context.cpp).
+	noMemory = pattern.Of(`^Out of Memory Error|bad_alloc|Failed to commit: .*\([0-9.]+ \w+/[0-9.]+ \w+ used\)`)
 )
 
 // nativeError translates DuckDB's message; sql is the statement that it is about.
@@ -54,8 +56,7 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 		return &Error{Msg: "interrupted"}
 	case t == duck.ErrorTypeFatal || strings.Contains(msg, "database has been invalidated"):
 		return &Error{Msg: msg, fatal: true}
-	case t == duck.ErrorTypeOutOfMemory, strings.HasPrefix(msg, "Out of Memory Error"),
-		strings.Contains(msg, "bad_alloc"):
+	case t == duck.ErrorTypeOutOfMemory, noMemory().MatchString(msg):
 		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrMemory},
 			"the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
 	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:

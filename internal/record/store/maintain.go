@@ -74,7 +74,7 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	if float64(used) < highWater*float64(db.o.MaxDisk) {
 		return nil // the file has room inside
 	}
-	db.callOffLocked() // rows that an open query sees can't be freed
+	db.callOffLocked(pinsDisk) // rows that an open query sees can't be freed
 	for level := levelThin; level <= levelDrop; level++ {
 		for _, t := range table.All {
 			if !loses(t, level) {

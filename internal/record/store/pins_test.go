@@ -3,9 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/memgauge/memgauge/internal/formats/model"
 )
@@ -50,6 +54,93 @@ func TestStalledReaderDoesNotPinTheLog(t *testing.T) {
 	}
 	fresh.Close()
 	t.Logf("the log had at most %d bytes of %d", longest, bound)
+}
+
+// gathers begins questions that gather numbers until hardly any memory is left, and then go on over rows without end.
+// It gives what comes of the first, which has most of it. An arena grows by twice as much each time, up to 16 MiB: the
+// first gets 80 MiB of 96, the others half of what is left each.
+func gathers(t *testing.T, db *DB) (first chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+	first = make(chan error, 1)
+	begin := func(numbers int, ended func(error)) {
+		sql := fmt.Sprintf("SELECT len(list(x) FILTER (x < %d)) FROM range(1000000000000000) t(x)", numbers)
+		all.Go(func() {
+			_, err := tryAsk(ctx, db, sql)
+			ended(err)
+		})
+	}
+	begin(8_500_000, func(err error) { first <- err })
+	const held = "SELECT (sum(memory_usage_bytes) >> 20)::BIGINT FROM duckdb_memory() WHERE tag = 'ALLOCATOR'"
+	for ask(t, db, held)[0][0].(int64) < 80 {
+		if len(first) > 0 {
+			t.Fatal(<-first)
+		}
+	}
+	for numbers := 700_000; numbers > 5_000; numbers /= 2 {
+		begin(numbers, func(error) {}) // the last find no memory
+	}
+	return first
+}
+
+// A question that has taken all memory and goes on keeps no rows from being stored, and the session from no verdict: it
+// is called off.
+func TestQuestionThatHoldsTheMemory(t *testing.T) {
+	for name, work := range map[string]func(*DB) error{
+		"storing": func(db *DB) error {
+			b := model.Batch{Names: moduleNames()}
+			for j := range int64(1000) {
+				b.Trace = append(b.Trace, traceRow(j, 0))
+			}
+			return db.Append(t.Context(), &b)
+		},
+		"judging": func(db *DB) error {
+			_, err := tryAsk(t.Context(), db, "SELECT len(list(x)) FROM range(4000000) t(x)") // 36 MiB
+			db.MakeRoom(err)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, Options{MemoryLimit: 96 << 20, Threads: 1})
+			first := gathers(t, db)
+			deadline := time.Now().Add(time.Minute)
+			for len(first) == 0 {
+				if time.Now().After(deadline) {
+					t.Fatal("the question goes on")
+				}
+				for _, r := range db.open() {
+					r.began = time.Now().Add(-minAge) // as if it had gone on for so long
+				}
+				if err := work(db); err != nil && !errors.Is(err, ErrMemory) {
+					t.Fatal(err)
+				}
+			}
+			if err := <-first; !errors.Is(err, ErrCalledOff) {
+				t.Errorf("the question ended with %v", err)
+			}
+			for err := work(db); err != nil; err = work(db) { // the others end now
+				if time.Now().After(deadline) {
+					t.Fatalf("afterwards: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A commit that finds no memory says so in other words than a statement.
+func TestCommitWithoutMemory(t *testing.T) {
+	for _, words := range []string{"failed to pin block of size 64.0 KiB (511.9 MiB/512.0 MiB used)\n\nPossible …",
+		"could not allocate block of size 256.0 KiB (95.7 MiB/96.0 MiB used)"} {
+		err := nativeError(duck.ErrorTypeTransaction, "TransactionContext Error: Failed to commit: "+words, "COMMIT")
+		if !errors.Is(err, ErrMemory) {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 // A question that can't be called off is told of, once, within its patience; one that waits for its reader is not.
