@@ -87,6 +87,11 @@ func TestNativeAttach(t *testing.T) {
 			}
 			w.mg("attach", "--native", pid) // again
 			w.holds(p.pid, "nativelater.py:19", 2e6)
+			for _, command := range []string{"where", "native"} {
+				if out := w.mg(pid, command); !strings.Contains(out, "not known by line") {
+					t.Errorf("%s says %q", command, out)
+				}
+			}
 			if err := os.WriteFile(p.stop+".late", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -17,8 +17,8 @@ import (
 // TestAttached: calls of a process that runs are led to the library and back, again and again under a storm of
 // allocations in eight threads, which find what they wrote, of libraries that come and go, and of forks. When they are
 // led back, no word in the data of a loaded file leads to the library. What is held from then on is known by its line:
-// by ctypes, by a library that is opened later, of a memfd, by a system call, in a forked child. The long lane has 1,000
-// cycles, which the Pythons share.
+// by ctypes, by a library that is opened later, of a memfd, by a system call, in a forked child. The long lane has
+// 1,000 cycles, which the Pythons share.
 func TestAttached(t *testing.T) {
 	all := pythons(t)
 	if !env.InLong() {

@@ -1,5 +1,5 @@
-"""Allocates, checks and frees in eight threads, six of them in C without the GIL, and leaks at one line, until a file is
-there: nativestorm.py LIBRARY STOP ROUNDS PAUSE. Each turn of a thread has so many rounds, and then a pause in seconds."""
+"""Allocates, checks and frees in eight threads, six of them in C without the GIL, and leaks at one line, until a file
+is there: nativestorm.py LIBRARY STOP ROUNDS PAUSE. Each turn of a thread has so many rounds, and a pause in seconds."""
 import ctypes
 import os
 import sys
