@@ -21,7 +21,7 @@ var lateLeaks = map[string]string{
 	"numpy_kept_by_c":      "(_multiarray_umath",
 	"pillow_images":        "(_imaging.",
 	"opencv_resize":        "(_multiarray_umath", // an array is numpy's
-	"sqlite_databases":     "sqlite3_",
+	"sqlite_databases":     "(libsqlite3.",
 	"lxml_trees":           "(etree.",
 	"zlib_objects":         "deflateInit2_",
 	"tokenizers_encodings": "(tokenizers.",
