@@ -5,8 +5,8 @@ docs/benchmarks.md.
     python3 test/bench/native/attached.py [--python PYTHON] [--pairs 8] [--steps 600]
 
 Two processes run the same steps side by side, each on a core of its own, and change cores from pair to pair; one of
-them is attached to. What counts is the CPU time of a whole process (all threads, the agent's too) over the steps behind the
-first 300 after the attach: on a shared machine that moves less than time does. Printed is the median of the pairs'
+them is attached to. What counts is the CPU time of a whole process (all threads, the agent's too) over the steps behind
+the first 300 after the attach: on a shared machine that moves less than time does. Printed is the median of the pairs'
 ratios, with a 95 % interval by resampling the pairs. PYTHON has numpy, and memray for the comparison (it attaches by
 gdb). Run after make build.
 """
