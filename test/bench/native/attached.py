@@ -29,7 +29,7 @@ def step():
     rows = [numpy.empty(2000) for _ in range(200)]          # 3.2 MB in 200 blocks
     text = [str(i) * 20 for i in range(2000)]               # small objects
     a = numpy.empty(500_000); a.fill(1)                     # 4 MB
-    for _ in range(50):
+    for _ in range(400):
         hashlib.sha256(block[:20_000]).digest()
 def steps(n):
     for _ in range(n):
@@ -120,6 +120,7 @@ def main():
                 plain, with_it = pair(args, where, attach, turn)
                 bare.append(plain)
                 found[name].append(with_it / plain)
+                print("%s: %.3f" % (name, with_it / plain), file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(where)
     print("%d pairs of each, %d steps of %.2f ms of CPU time; load %.0f on %d cores\n" % (
