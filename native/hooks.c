@@ -7,11 +7,14 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 // A function is ours under a name of our own, by which others are led to it too (got.c), and exported under its real one.
 #define EXPORT(name) extern __typeof__(mg_##name) name \
@@ -267,10 +270,20 @@ HOT void *mg_valloc(size_t n) { return mg_memalign(4096, n); }
 // Maps below this are the heaps' own business; Python's arenas have 256 KiB or 1 MiB.
 #define LEAST_MAP ((size_t)64 << 10)
 
-// Only anonymous memory that can be written: files are the page cache's, and a reservation takes nothing.
-static void count_map(void *p, size_t n, int prot, int flags, uintptr_t caller) {
-	if (n >= LEAST_MAP && (flags & MAP_ANONYMOUS) && (prot & PROT_WRITE) && p != MAP_FAILED &&
-		(caller < allocator_low || caller >= allocator_high))
+// in_memory tells whether a file's pages are memory and nothing else: a memfd, /dev/shm, huge pages.
+static bool in_memory(int fd) {
+	int was = errno;
+	struct statfs s;
+	bool is = syscall(SYS_fstatfs, fd, &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == HUGETLBFS_MAGIC);
+	errno = was;
+	return is;
+}
+
+// Only memory that can be written, and not the page cache of files on disks; a reservation takes nothing.
+static void count_map(void *p, size_t n, int prot, int flags, int fd, uintptr_t caller) {
+	if (n >= LEAST_MAP && (prot & PROT_WRITE) && p != MAP_FAILED &&
+		(caller < allocator_low || caller >= allocator_high) &&
+		(flags & MAP_ANONYMOUS || (flags & MAP_SHARED && mg_on() && in_memory(fd))))
 		count(p, n, KIND_MAP, caller);
 }
 
@@ -278,7 +291,7 @@ HOT void *mg_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 	if (UNLIKELY(!mg_next.mmap))
 		look();
 	void *p = mg_next.mmap(at, n, prot, flags, fd, offset);
-	count_map(p, n, prot, flags, CALLER);
+	count_map(p, n, prot, flags, fd, CALLER);
 	return p;
 }
 
@@ -286,7 +299,7 @@ HOT void *mg_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offse
 	if (UNLIKELY(!mg_next.mmap))
 		look();
 	void *p = mg_next.mmap(at, n, prot, flags, fd, offset);
-	count_map(p, n, prot, flags, CALLER);
+	count_map(p, n, prot, flags, fd, CALLER);
 	return p;
 }
 
@@ -357,7 +370,7 @@ __attribute__((used)) HOT long mg_syscall_map(long number, long a, long b, long 
 	bool had = number != SYS_mmap && UNLIKELY(mg_maybe(p)) && mg_forget(p, &was);
 	long r = mg_next_syscall(number, a, b, c, d, e, f);
 	if (number == SYS_mmap) {
-		count_map((void *)r, (size_t)b, (int)c, (int)d, CALLER);
+		count_map((void *)r, (size_t)b, (int)c, (int)d, (int)e, CALLER);
 	} else if (UNLIKELY(had)) {
 		if (r == -1)
 			mg_put_back(p, &was);

@@ -228,6 +228,11 @@ const words: Record<string, [string, string]> = {
     "Native memory was not sampled: start the training with memgauge run --native.",
     "未对原生内存采样：用 memgauge run --native 启动训练。",
   ],
+  unsampled: [
+    "Process {0}: {1} were allocated before {2}, when samples began, and are not known by line.",
+    "进程 {0}：采样始于 {2}，此前分配的 {1} 不知来自哪一行。",
+  ],
+  unseen: ["Not seen is what it allocates by {0}.", "其经由 {0} 的分配无法看到。"],
   livepeak: ["{0} live at the peak, device {1}", "峰值时存活 {0}，设备 {1}"],
   flamekeys: [
     "Keys: arrows move, Enter zooms, Esc shows all. Outermost frames are on top.",

@@ -37,6 +37,12 @@ export function Native({ id }: { id: string }) {
                   cell(f.signed(l.grown), l.grown),
                 ])}
               />
+              {a.unknown.map((u) => (
+                <p class="state">
+                  {t("unsampled", u.pid, f.bytes(u.bytes), f.when(Date.parse(u.since) * 1000))}
+                  {u.unseen && " " + t("unseen", u.unseen)}
+                </p>
+              ))}
               <section aria-labelledby="nativeflame">
                 <h2 id="nativeflame">{t("flame")}</h2>
                 <Graph root={a.root} compare={false} count="nstacks" />

@@ -299,9 +299,18 @@ export interface NativeLine {
   grown: number;
 }
 
+export interface NativeBefore {
+  pid: number;
+  since: string;
+  bytes: number;
+  own: number;
+  unseen: string;
+}
+
 export interface Native {
   lines: NativeLine[];
   root: Burned | null;
+  unknown: NativeBefore[];
 }
 
 export interface HeatRow {

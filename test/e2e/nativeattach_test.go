@@ -16,15 +16,15 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// leaker starts a program that leaks native memory in several ways, and was started without memgauge.
-func (w *world) leaker(python env.Python) *program {
+// leaker starts a program that leaks native memory, and was started without memgauge. It gets a library and STOP.
+func (w *world) leaker(python env.Python, name string, args ...string) *program {
 	w.t.Helper()
 	env.Program(w.t, "cc")
 	library, source := filepath.Join(w.home, "late.so"), filepath.Join(env.Checkout(), "test", "native", "attached.c")
 	if out, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
 		w.t.Fatalf("%v: %s", err, out)
 	}
-	return w.program(append(python.Argv("-W", "ignore", script(w.t, "nativelater.py")), library, "STOP")...)
+	return w.program(append(python.Argv("-W", "ignore", script(w.t, name), library, "STOP"), args...)...)
 }
 
 // holds waits until a line of the program holds so much more, and says how much.
@@ -79,7 +79,7 @@ func TestNativeAttach(t *testing.T) {
 		t.Run(python.Name(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			p := w.leaker(python)
+			p := w.leaker(python, "nativelater.py")
 			pid := strconv.Itoa(p.pid)
 			w.attach(p.pid)
 			if out := w.mg("attach", "--native", pid); !strings.Contains(out, "native memory is sampled from now on") {
@@ -87,6 +87,11 @@ func TestNativeAttach(t *testing.T) {
 			}
 			w.mg("attach", "--native", pid) // again
 			w.holds(p.pid, "nativelater.py:19", 2e6)
+			for _, command := range []string{"where", "native"} {
+				if out := w.mg(pid, command); !strings.Contains(out, "not known by line") {
+					t.Errorf("%s says %q", command, out)
+				}
+			}
 			if err := os.WriteFile(p.stop+".late", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -102,27 +107,44 @@ func TestNativeAttach(t *testing.T) {
 	}
 }
 
-// TestNativeAttachKilled: a memgauge that is killed while it brings the library in harms nothing, wherever it was.
+// TestNativeAttachKilled: a memgauge that is killed while it brings the library in, or leads calls back, harms nothing,
+// wherever it was, under a storm of allocations in eight threads that find what they wrote.
 func TestNativeAttachKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.leaker(env.CPythons(t)[0])
-	for range env.Times(2, 100) {
-		cmd := w.command("memgauge", "attach", "--native", strconv.Itoa(p.pid))
+	storm := []string{"200", "0.005"} // rounds, and a pause that leaves the cores to other tests
+	if env.InLong() {
+		storm = []string{"20000", "0"}
+	}
+	p := w.leaker(env.CPythons(t)[0], "nativestorm.py", storm...)
+	pid := strconv.Itoa(p.pid)
+	killed := map[string]int{}
+	for i := range env.Times(2, 100) {
+		verb := []string{"attach", "--native"}
+		if i%2 == 1 {
+			w.mg("attach", "--native", "--timeout", "60s", pid)
+			verb = []string{"detach"}
+		}
+		cmd := w.command("memgauge", append(verb, pid)...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(rand.N(4 * maxAttach)) // the instant is to be random
 		cmd.Process.Kill()
-		_ = cmd.Wait()                     // it was killed
+		if err := cmd.Wait(); err != nil { // else it had come to its end before
+			killed[verb[0]]++
+		}
 		until(t, "a detach", func() bool { // an agent that has just begun has no socket yet
-			r := w.do("memgauge", "detach", strconv.Itoa(p.pid))
+			r := w.do("memgauge", "detach", pid)
 			return r.code == 0 || strings.Contains(r.stderr, "is not observed")
 		})
 		os.RemoveAll(filepath.Join(w.home, "state", "sessions"))
 	}
-	w.mg("attach", "--native", "--timeout", "60s", strconv.Itoa(p.pid))
-	w.holds(p.pid, "nativelater.py:19", 1e6)
+	t.Logf("killed: %v", killed)
+	w.mg("attach", "--native", "--timeout", "60s", pid)
+	w.holds(p.pid, "nativestorm.py:34", 1e6)
+	w.mg("detach", "--timeout", "60s", pid)
+	w.onlyLibrary(p.pid)
 	if out, errs := p.end(t); out != "ready\nright\n" || errs != "" {
 		t.Errorf("the program printed %q and %q", out, errs)
 	}

@@ -71,6 +71,12 @@ func Learners(t testing.TB) Python {
 	return Python{Path: need(t, "learners", "MEMGAUGE_LEARNERS_PYTHON")}
 }
 
+// Natives is a Python with numpy, PIL, OpenCV, Arrow, lxml, tokenizers and memray, without torch.
+func Natives(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "natives", "MEMGAUGE_NATIVES_PYTHON")}
+}
+
 // Frameworks is a Python with torch, transformers, accelerate, Lightning, pytest and its plugins.
 func Frameworks(t testing.TB) Python {
 	t.Helper()

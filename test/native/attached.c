@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 // keep holds n blocks, one in three of each function.
 void keep(int n, size_t size) {
@@ -9,6 +11,13 @@ void keep(int n, size_t size) {
 		void *p = i % 3 == 0 ? malloc(size) : i % 3 == 1 ? calloc(2, size / 2) : realloc(malloc(16), size);
 		memset(p, 1, size);
 	}
+}
+
+// share maps memory that has no path, by its descriptor.
+int share(size_t size) {
+	int fd = (int)syscall(SYS_memfd_create, "shared", 0);
+	return fd < 0 || ftruncate(fd, (off_t)size) ||
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED || close(fd);
 }
 
 // mix allocates, moves and frees, and says how many blocks had other bytes than it wrote.

@@ -114,6 +114,7 @@ assert opened.mix(1, 100) == 0      # which binds its calls: until then nobody k
 looked = [library.memgauge_look() for _ in range(4)]
 assert sum(looked) > 5, looked
 opened.keep(5000, 20_000)
+assert opened.share(30 << 20) == 0
 libc.syscall.restype, libc.syscall.argtypes = ctypes.c_long, [ctypes.c_long] * 7
 assert libc.syscall(9, 0, 30 << 20, 3, 0x22, -1, 0) > 0 or os.uname().machine != "x86_64"
 if os.fork() == 0:

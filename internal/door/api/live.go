@@ -6,6 +6,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/picture"
+	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/formats/wire"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 	"github.com/memgauge/memgauge/internal/judge/fragment"
@@ -188,6 +189,8 @@ type Where struct {
 	Of    string        `json:"of"`    // which processes, and when, in a few words
 	Peaks []detect.Peak `json:"peaks"` // the highest that was held, where that belongs to one phase of a training
 	picture.Picture
+	// Unsampled is what processes held before native memory was sampled in them, which no line is known of.
+	Unsampled []questions.NativeBefore `json:"unsampled,omitempty"`
 }
 
 // SnapshotRequest requests a memory snapshot of PyTorch.

@@ -1,6 +1,11 @@
 package questions
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/base/units"
+)
 
 // NativeLine is a line whose calls hold native memory.
 type NativeLine struct {
@@ -115,11 +120,28 @@ type NativeBefore struct {
 	Since string `json:"since"`
 	Bytes int64  `json:"bytes"` // of private memory
 	Own   int64  `json:"own"`   // what samples take of the process's memory, at most
+	// Unseen are the allocators that are linked into modules, with these: what they hand out has no samples.
+	Unseen string `json:"unseen"`
+}
+
+// String says what is in no line.
+func (b NativeBefore) String() string {
+	since := b.Since
+	if at, err := time.Parse(time.RFC3339, since); err == nil {
+		since = at.Local().Format("15:04:05")
+	}
+	text := fmt.Sprintf("process %d: allocated before %s, when samples began: %s, not known by line", b.PID, since,
+		units.Bytes(b.Bytes))
+	if b.Unseen != "" {
+		text += "; not seen is what it allocates by " + b.Unseen
+	}
+	return text
 }
 
 // NativeUnknown lists it, by the last attach of each process.
 const NativeUnknown Of[NativeBefore] = `SELECT pid, strftime(max(ts), '%Y-%m-%dT%H:%M:%SZ') AS since,
- arg_max(a, ts)::BIGINT AS bytes, arg_max(b, ts)::BIGINT AS own
+ arg_max(a, ts)::BIGINT AS bytes, arg_max(b, ts)::BIGINT AS own,
+ coalesce(arg_max(coalesce(text, ''), ts), '') AS unseen
  FROM memgauge.events WHERE name = 'native' GROUP BY pid ORDER BY pid`
 
 // NativeReadings counts them.

@@ -283,3 +283,16 @@ func TestCostOnce(t *testing.T) {
 		t.Errorf("%+v, %+v", sides[0], sides[1])
 	}
 }
+
+// TestNativeBefore: what was allocated before samples began is told in bytes, with what they never see.
+func TestNativeBefore(t *testing.T) {
+	b := q.NativeBefore{PID: 7, Since: "noon", Bytes: 3 << 20}
+	const want = "process 7: allocated before noon, when samples began: 3 MiB, not known by line"
+	if got := b.String(); got != want {
+		t.Errorf("it says %q", got)
+	}
+	b.Unseen = "mimalloc in libarrow.so"
+	if got := b.String(); got != want+"; not seen is what it allocates by mimalloc in libarrow.so" {
+		t.Errorf("it says %q", got)
+	}
+}

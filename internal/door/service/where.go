@@ -34,6 +34,9 @@ func (j Job) WhereFrom(ctx context.Context, db api.Querier) (w api.Where, err er
 	if w.Devices, err = picture.Devices(ctx, api.Into(db), !live); err != nil {
 		return w, err
 	}
+	if w.Unsampled, err = api.Ask(ctx, db, questions.NativeUnknown); err != nil {
+		return w, err
+	}
 	raised, err := api.Ask(ctx, db, questions.Raised)
 	w.Peaks = detect.Peaks(raised)
 	return w, err

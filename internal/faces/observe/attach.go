@@ -36,9 +36,10 @@ type Attached struct {
 	Session   Ref
 	Observed  bool // it was observed already: nothing was done, only the session's name is known
 	Processes []Entered
-	Native    bool    // native memory is sampled from now on
-	Failed    []error // of further Python processes, which are not observed
-	NoKeeper  error   // why no collector was started, nil if one was; the next command that needs one tries again
+	Native    bool     // native memory is sampled from now on
+	Unseen    []Unseen // and what samples do not see
+	Failed    []error  // of further Python processes, which are not observed
+	NoKeeper  error    // why no collector was started, nil if one was; the next command that needs one tries again
 }
 
 // Entered is a process that the agent was brought into.
@@ -78,8 +79,8 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 	if len(j.entered) == 0 {
 		return j.undo(err)
 	}
-	return Attached{Session: refTo(j.session), Processes: j.entered, Native: interval > 0, Failed: j.failures,
-		NoKeeper: keeper.Spawn(j.session)}, nil
+	return Attached{Session: refTo(j.session), Processes: j.entered, Native: interval > 0, Unseen: j.native.unseen,
+		Failed: j.failures, NoKeeper: keeper.Spawn(j.session)}, nil
 }
 
 // NameFrom makes a session's name of a text that may not be one; "" where nothing is left of it.
@@ -120,7 +121,7 @@ func (j *attaching) already(ctx context.Context, s *session.Session, pid int) (A
 		return Attached{}, fmt.Errorf("attach %w", err)
 	}
 	done := observedIn(s.Meta.Name)
-	done.Native = j.native.interval > 0
+	done.Native, done.Unseen = j.native.interval > 0, j.native.unseen
 	return done, nil
 }
 

@@ -64,6 +64,13 @@ type sampling struct {
 	interval units.Bytes
 	force    bool
 	library  string
+	unseen   []Unseen
+}
+
+// Unseen are the allocators that are linked into modules of a process, with these: no sample sees what they hand out.
+type Unseen struct {
+	PID        int    `json:"pid"`
+	Allocators string `json:"allocators"`
 }
 
 // admit refuses a process that can't be sampled, before anything is done to it, and unpacks the library for it.
@@ -104,10 +111,14 @@ func (n *sampling) begin(ctx context.Context, s *session.Session, pid int) error
 		return fmt.Errorf("--native: process %d: %w", pid, err)
 	}
 	defer c.Close()
-	err = c.Settings(ctx, map[string]string{"native": fmt.Sprintf("%d\t%s", n.interval, n.library)})
+	unseen := native.Unseen(pid)
+	err = c.Settings(ctx, map[string]string{"native": fmt.Sprintf("%d\t%s\t%s", n.interval, n.library, unseen)})
 	if err != nil {
 		return remedy.Add(fmt.Errorf("--native: process %d: %w", pid, err),
 			"attach without --native, which tells how much native memory grows, or start it with memgauge run --native")
+	}
+	if unseen != "" {
+		n.unseen = append(n.unseen, Unseen{PID: pid, Allocators: unseen})
 	}
 	return nil
 }

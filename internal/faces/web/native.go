@@ -13,13 +13,17 @@ import (
 type nativeHeld struct {
 	Lines []questions.NativeLine `json:"lines"`
 	Root  *burned                `json:"root"` // null where nothing was sampled
+	// Unknown is what was allocated before samples began.
+	Unknown []questions.NativeBefore `json:"unknown"`
 }
 
 func native(ctx context.Context, s api.Session, _ params) (any, error) {
 	lines, err := api.Ask(ctx, s, questions.NativeLines)
 	rows, stackErr := api.Ask(ctx, s, questions.NativeStacks)
-	if err := errors.Join(err, stackErr); err != nil || len(rows) == 0 {
-		return nativeHeld{Lines: lines}, err
+	unknown, unknownErr := api.Ask(ctx, s, questions.NativeUnknown)
+	held := nativeHeld{Lines: lines, Unknown: append([]questions.NativeBefore{}, unknown...)}
+	if err := errors.Join(err, stackErr, unknownErr); err != nil || len(rows) == 0 {
+		return held, err
 	}
 	g := flame.New("")
 	for len(rows) > 0 {
@@ -31,5 +35,6 @@ func native(ctx context.Context, s api.Session, _ params) (any, error) {
 		}
 		g.Add(stack, first.Bytes, false)
 	}
-	return nativeHeld{lines, burnedOf(g, mostServed)}, nil
+	held.Root = burnedOf(g, mostServed)
+	return held, nil
 }

@@ -37,6 +37,7 @@ var shapes = []struct {
 	{"Grown", questions.Object{}}, {"Tensors", counted{}}, {"Frame", api.Frame{}}, {"Thread", api.Thread{}},
 	{"Stacks", api.BacktraceReply{}}, {"Cost", costs{}}, {"Table", model.Table{}}, {"News", news{}}, {"Ran", ranOut{}},
 	{"Grower", page.Grower{}}, {"Flame", drawnFlame{}}, {"Burned", burned{}}, {"NativeLine", questions.NativeLine{}},
+	{"NativeBefore", questions.NativeBefore{}},
 	{"Native", nativeHeld{}}, {"HeatRow", heatRow{}}, {"Heat", heat{}}, {"Said", said{}}, {"Held", held{}},
 	{"Device", shotDevice{}}, {"Shot", shown{}}, {"StackFrame", shotFrame{}}, {"Block", shotBlock{}},
 	{"Moment", moment{}}, {"Run", run{}}, {"Segment", segment{}}, {"Segments", mapped{}},

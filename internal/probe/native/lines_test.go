@@ -93,3 +93,22 @@ func FuzzLines(f *testing.F) {
 		}
 	})
 }
+
+// TestCalled: who allocated is the innermost function outside of what allocates for all, by the name that its module
+// exports where it has none itself.
+func TestCalled(t *testing.T) {
+	native := func(name, file string) Frame { return Frame{Native: true, Func: name, File: file} }
+	libc, python := native("malloc", "/lib/libc.so.6"), Frame{Func: "f", File: "a.py", Line: 3}
+	for want, frames := range map[string][]Frame{
+		"grow (libx.so)": {libc, native("grow", "/a/libx.so"), native("libx.so+0x9", "/a/libx.so"), python},
+		"step (libq.so)": {libc, native("libq.so+0x1", "/a/libq.so"), native("step", "/a/libq.so"), python},
+		"libq.so+0x1":    {libc, native("libq.so+0x1", "/a/libq.so"), native("call", "/a/liby.so"), python},
+		"libq.so+0x2":    {native("libq.so+0x2", "/a/libq.so"), python, native("step", "/a/libq.so")},
+		"0x7f00":         {libc, native("0x7f00", "")},
+		"":               {libc, python},
+	} {
+		if got := called(frames); got != want {
+			t.Errorf("%v: %q, not %q", frames, got, want)
+		}
+	}
+}

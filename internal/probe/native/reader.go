@@ -321,19 +321,28 @@ func called(frames []Frame) string {
 	return name
 }
 
+// caller takes the next function of the same module that has a name, where the innermost has none: a stripped library
+// names only what it exports.
 func caller(frames []Frame) string {
-	for _, f := range frames {
+	var nameless *Frame
+	for i, f := range frames {
+		if !f.Native || (nameless != nil && f.File != nameless.File) {
+			break
+		}
 		base := filepath.Base(f.File)
-		if !f.Native || slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(base, p) }) {
-			if !f.Native {
-				break
-			}
-			continue
-		}
-		if strings.HasPrefix(f.Func, base+"+") || f.File == "" {
+		switch {
+		case nameless == nil &&
+			slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(base, p) }):
+		case f.File == "":
 			return f.Func
+		case !strings.HasPrefix(f.Func, base+"+"):
+			return f.Func + " (" + base + ")"
+		case nameless == nil:
+			nameless = &frames[i]
 		}
-		return f.Func + " (" + base + ")"
 	}
-	return ""
+	if nameless == nil {
+		return ""
+	}
+	return nameless.Func
 }

@@ -14,14 +14,15 @@ _library = None     # its functions, while samples are taken
 
 
 def begin(text):
-    """text is INTERVAL TAB PATH OF THE LIBRARY. ValueError says why it can't be done: then nothing has changed."""
+    """text is INTERVAL TAB PATH OF THE LIBRARY TAB WHAT NO SAMPLE SEES. ValueError says why it can't be done: then
+    nothing has changed."""
     global _library, _due
     s = state.current
     if _library is not None:
         return
     if s.runtime is None:
         raise ValueError("native: the process doesn't see the session's directory")
-    interval, _, path = text.partition("\t")
+    interval, path, unseen = (text + "\t").split("\t")[:3]
     held = _private()
     library = _load(path)
     why = library["attach"](os.fsencode(s.runtime + "/native"), float(interval))
@@ -29,7 +30,7 @@ def begin(text):
         raise ValueError("native: " + why.decode())
     _library, _due = library, monotonic() + LOOK
     state.native = tick
-    state.event("native", "", held, library["told"](2))
+    state.event("native", unseen, held, library["told"](2))
 
 
 def tick():

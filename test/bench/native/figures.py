@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What sampling native memory costs and how right it is: prints the tables of docs/native.md.
 
-    python3 test/bench/native/figures.py [--python PYTHON] [--only storm,steps,error,leaks] [--seconds 60]
+    python3 test/bench/native/figures.py [--python PYTHON] [--only storm,steps,error,leaks,late] [--seconds 60]
 
-PYTHON has the packages of the ten leaks (numpy, pillow, opencv-python-headless, pyarrow, pandas, tokenizers, lxml) and,
-for the comparison, memray; what is missing is named and left out. Run after make build, on a machine that is idle.
+PYTHON has the packages of the leaks (numpy, pillow, opencv-python-headless, pyarrow, pandas, tokenizers, lxml) and, for
+the comparison, memray; what is missing is named and left out. Run after make build, on a machine that is idle.
 """
 import argparse
 import concurrent.futures
@@ -204,17 +204,63 @@ def leaks(args, where):
     print("\nThe right line: %d of %d by native diff, %d by leak" % (first, len(lines), right))
 
 
+LATE = ("ctypes_malloc", "numpy_kept_by_c", "pillow_images", "opencv_resize", "arrow_buffers", "sqlite_databases",
+        "lxml_trees", "zlib_objects", "tokenizers_encodings", "cpp_extension", "raw_maps", "memfd_maps")
+
+
+def late(args, where):
+    """What native diff and leak say of programs that were attached to after they had leaked for some time."""
+    program = os.path.join(HERE, "leaks.py")
+    lines = dict(x.split() for x in subprocess.run([args.python, program, "--list"], stdout=subprocess.PIPE, check=True,
+                                                   universal_newlines=True).stdout.splitlines())
+
+    def run(name):
+        env = dict(os.environ, MEMGAUGE_HOME=os.path.join(where, name))
+        p = subprocess.Popen([args.python, program, name, str(100 * args.seconds), str(int(20 * args.before))],
+                             stdout=subprocess.PIPE)
+        try:
+            p.stdout.readline()
+            subprocess.run([MEMGAUGE, "attach", "--native", "--timeout", "60s", str(p.pid)], env=env, check=True,
+                           stdout=subprocess.DEVNULL)
+            time.sleep(args.seconds)
+            said = [subprocess.run([MEMGAUGE, str(p.pid)] + words + ["--json"], stdout=subprocess.PIPE, env=env).stdout
+                    for words in (["leak"], ["native", "diff", "--from", "start"])]
+            subprocess.run([MEMGAUGE, "detach", str(p.pid)], env=env, stdout=subprocess.DEVNULL)
+        finally:
+            p.terminate()
+            p.wait()
+        return said
+
+    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+        answers = dict(zip(LATE, pool.map(run, LATE)))
+    print("| attached to after %g s of a leak, sampled for %g s | line | first of native diff | function of C | grown, "
+          "MB | leak |\n|---|---|---|---|---|---|" % (args.before, args.seconds))
+    right = 0
+    for name in LATE:
+        out, diff = answers[name]
+        first = (json.loads(diff)["lines"] or [{}])[0] if diff else {}
+        site = os.path.basename(first.get("site") or "-")
+        right += site == "leaks.py:" + lines[name]
+        best = next((f for f in json.loads(out)["findings"] if f["verdict"] == "leak"), {}) if out else {}
+        print("| %s | leaks.py:%s | %s | `%s` | %.1f | %s |" % (
+            name, lines[name], site, first.get("called") or "-", first.get("grown", 0) / 1e6,
+            os.path.basename(best.get("site") or "-")), flush=True)
+    print("\nThe right line: %d of %d" % (right, len(LATE)))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--python", default=sys.executable)
-    p.add_argument("--only", default="storm,steps,error,leaks")
+    p.add_argument("--only", default="storm,steps,error,leaks,late")
     p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--before", type=float, default=60, help="seconds of a leak before it is attached to")
     p.add_argument("--at-once", type=int, default=os.cpu_count(), help="leaking programs that run at the same time")
     args = p.parse_args()
     where = tempfile.mkdtemp(prefix="memgauge-native-")
     try:
         for name in args.only.split(","):
-            {"storm": storm, "steps": steps, "error": error, "leaks": leaks}[name](args, where)
+            {"storm": storm, "steps": steps, "error": error, "leaks": leaks,
+             "late": late}[name](args, where)
     finally:
         shutil.rmtree(where)
 

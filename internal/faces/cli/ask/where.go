@@ -49,6 +49,9 @@ func (a *commands) where(ctx context.Context, asJSON bool) error {
 	q := app.Question[api.Where]{Role: source.Where, JSON: asJSON, Ask: where,
 		Text: func(w io.Writer, v api.Where) error {
 			err := writePicture(w, v.Of, v.Picture, term.TerminalWidth(a.Stdout))
+			for _, u := range v.Unsampled {
+				plain.Fprintf(w, "\nNATIVE   %s\n", u)
+			}
 			for _, p := range v.Peaks {
 				plain.Fprintf(w, "\nPEAK     %s\n  do  %s\n", p, p.Advice)
 			}

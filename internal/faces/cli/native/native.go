@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/base/order"
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/term"
-	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -255,12 +254,7 @@ func (a *commands) list(ctx context.Context, command string, o listOptions) erro
 // showUnknown says what is in no line.
 func showUnknown(out io.Writer, unknown []before) (err error) {
 	for _, u := range unknown {
-		since := u.Since
-		if at, err := time.Parse(time.RFC3339, since); err == nil {
-			since = at.Local().Format("15:04:05")
-		}
-		_, werr := fmt.Fprintf(out, "process %d: allocated before %s, when samples began: %s, not known by line\n",
-			u.PID, since, units.Bytes(u.Bytes))
+		_, werr := plain.Fprintf(out, "%s\n", u)
 		err = errors.Join(err, werr)
 	}
 	return err

@@ -166,12 +166,13 @@ func pidArgument(command, arg string) (int, error) {
 
 // The JSON of attach is documented in docs/cli-json.md.
 type attachJSON struct {
-	SchemaVersion int            `json:"schema_version"`
-	Session       string         `json:"session"`
-	Dir           string         `json:"dir"`
-	Observed      bool           `json:"already_observed"`
-	Processes     []attachedJSON `json:"processes"`
-	Native        bool           `json:"native"`
+	SchemaVersion int              `json:"schema_version"`
+	Session       string           `json:"session"`
+	Dir           string           `json:"dir"`
+	Observed      bool             `json:"already_observed"`
+	Processes     []attachedJSON   `json:"processes"`
+	Native        bool             `json:"native"`
+	Unseen        []observe.Unseen `json:"unseen"`
 }
 
 type attachedJSON struct {
@@ -184,7 +185,8 @@ type attachedJSON struct {
 
 func documentAttached(done observe.Attached) attachJSON {
 	doc := attachJSON{SchemaVersion: doc.JSONVersion, Session: done.Session.Name, Dir: done.Session.Dir,
-		Observed: done.Observed, Native: done.Native, Processes: []attachedJSON{}}
+		Observed: done.Observed, Native: done.Native, Unseen: append([]observe.Unseen{}, done.Unseen...),
+		Processes: []attachedJSON{}}
 	for _, p := range done.Processes {
 		doc.Processes = append(doc.Processes, attachedJSON{p.PID, p.Python, p.Way, p.Doing,
 			float64(p.Stopped.Nanoseconds()) / 1e3})
@@ -209,6 +211,10 @@ func (a *commands) sayAttached(pid int, done observe.Attached) error {
 func (a *commands) saySampled(done observe.Attached) (err error) {
 	if done.Native {
 		_, err = fmt.Fprintln(a.Text(), "native memory is sampled from now on; what was allocated before is not known")
+	}
+	for _, u := range done.Unseen {
+		plain.Fprintf(a.Text(), "process %d has %s: what is allocated by that is not seen, but for what it maps\n",
+			u.PID, u.Allocators)
 	}
 	return err
 }
