@@ -58,17 +58,23 @@ func (j judgement) private() (g growth) {
 	if len(half.Steps) < minFloors/2 { // it is read ever more seldom
 		half, most = s, s
 	}
+	if s.total() > material {
+		g.mean = s.mean()
+	}
 	late := stats.FitTrend(half.Steps, half.Bytes)
-	g.mean, g.beyond.is = s.mean(), late.Slope
+	g.beyond.is = late.Slope
 	g.beyond.low, g.beyond.high = late.Interval(0.95)
+	g.beyond.high = max(g.beyond.high, most.mean())
 	quarter, end := s.from(s.Steps[0]+0.75*s.width()), s.Steps[len(s.Steps)-1]
-	slows := quarter.mean() < half.mean() && half.mean() < g.mean
+	slows := quarter.mean() < half.mean() && half.mean() < s.mean()
 	if c := stats.FitCurve(s.Steps, s.Bytes); slows && c.Evidence > flattens {
 		g.beyond.is = min(g.beyond.is, c.Slope(end, end+s.width()))
 	}
-	g.beyond.is = max(0, g.beyond.is)
+	if g.beyond.is*half.width() < material { // less than the pieces that allocators take
+		g.beyond.is, g.beyond.high = 0, min(g.beyond.high, material/half.width())
+	}
 	g.beyond.low = max(0, min(g.beyond.low, g.beyond.is))
-	g.beyond.high = max(g.beyond.high, most.mean(), g.beyond.is)
+	g.beyond.high = max(g.beyond.high, g.beyond.is)
 	return g
 }
 
