@@ -16,7 +16,8 @@ import (
 func TestPeaksStandOnThePage(t *testing.T) {
 	const second, gib = 1_000_000, 1 << 30
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch\ntorch.save(x, y)\n"), 0o600); err != nil {
+	text := []byte("import torch\ntorch.save(x, y)\n")
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := &model.Batch{Events: []model.Event{{Time: 10 * second, PID: 7, Rank: -1, Name: "peak", Code: "saving",

@@ -56,8 +56,9 @@ func TestLimitGoesByTheProcess(t *testing.T) {
 			func(used, until float64) float64 { return until + (24<<30-used)/(2*mib+kept) }},
 		"in pieces": {func(r *rand.Rand, x float64) float64 { return 2*mib*x + 200*mib*r.Float64() }, 0.75, 1.35,
 			func(used, until float64) float64 { return until + (24<<30-used)/(2*mib+kept) }},
-		"filling": {func(_ *rand.Rand, x float64) float64 { return 2048 * mib * (1 - math.Exp(-x/300)) }, 0.5, 1.1, nil},
-		"filled":  {func(_ *rand.Rand, x float64) float64 { return mib * min(4*x, 2000) }, 0.5, 1.1, nil},
+		"filling": {func(_ *rand.Rand, x float64) float64 { return 2048 * mib * (1 - math.Exp(-x/300)) }, 0.5, 1.1,
+			nil},
+		"filled": {func(_ *rand.Rand, x float64) float64 { return mib * min(4*x, 2000) }, 0.5, 1.1, nil},
 	} {
 		for _, until := range []float64{1500, 2600} {
 			r := rand.New(rand.NewPCG(uint64(until), 11))

@@ -267,7 +267,8 @@ func within(holder string, accounts []account) bool {
 	})
 }
 
-// before says that the account ends before the container that it lies in came to rest: what it saw grow is what that gained.
+// before says that the account ends before the container that it lies in came to rest: what it saw grow is what that
+// gained.
 func (a account) before(accounts []account) bool {
 	return slices.ContainsFunc(accounts, func(c account) bool {
 		return c.rested && below(a.holder, c.holder) && a.steps[len(a.steps)-1] <= c.rests
