@@ -32,6 +32,7 @@ const words: Record<string, [string, string]> = {
   retry: ["Try again", "重试"],
   overview: ["Overview", "概览"],
   verdicts: ["Verdicts", "结论"],
+  peaks: ["Peaks of one phase", "某一阶段的峰值"],
   tensors: ["Tensors", "张量"],
   stacks: ["Stacks", "调用栈"],
   sql: ["SQL", "SQL"],

@@ -151,6 +151,21 @@ export interface Risk {
   seconds_high: number | null;
 }
 
+export interface Peak {
+  pid: number;
+  rank: number | null;
+  device: string;
+  phase: string;
+  what: string;
+  site: string;
+  step: number;
+  peak_bytes: number | null;
+  without_bytes: number | null;
+  ran_out: boolean;
+  advice: string;
+  text: string;
+}
+
 export interface Verdicts {
   verdict: string;
   confidence: number;
@@ -158,6 +173,7 @@ export interface Verdicts {
   missing: string;
   warnings: string[];
   findings: Finding[];
+  peaks: Peak[];
   risks: Risk[];
 }
 

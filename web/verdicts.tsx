@@ -1,7 +1,7 @@
 // Verdicts as cards: what is claimed, its evidence drawn, the source, what to do.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { type Finding, type Source, type Verdicts, get, of } from "./api";
+import { type Finding, type Peak, type Source, type Verdicts, get, of } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
 import { sizes } from "./panel";
@@ -21,7 +21,32 @@ export function Cards({ v, id }: { v: Verdicts; id: string }) {
       {v.findings.map((x) => (
         <Card key={`${x.name}:${x.pid}`} x={x} id={id} />
       ))}
+      {v.peaks.length > 0 && <h2>{t("peaks")}</h2>}
+      {v.peaks.map((p) => (
+        <Highest key={`${p.device}:${p.pid}`} p={p} id={id} />
+      ))}
     </>
+  );
+}
+
+// Highest is a peak of one phase of the training: no leak, and what it takes to avoid it.
+function Highest({ p, id }: { p: Peak; id: string }) {
+  return (
+    <article class="card">
+      <h3>
+        {p.device}{" "}
+        <small>
+          pid {p.pid}
+          {p.rank != null ? `, rank ${p.rank}` : ""} · {p.phase}
+        </small>
+      </h3>
+      <p lang="en">{p.text}</p>
+      {p.site && <Excerpt id={id} site={p.site} />}
+      <h4>{t("do")}</h4>
+      <ul class="advice" lang="en">
+        <li>{p.advice}</li>
+      </ul>
+    </article>
   );
 }
 

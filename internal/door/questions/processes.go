@@ -116,5 +116,7 @@ type Number struct{ N *int64 }
 func Naming(site string) Of[Number] {
 	return Of[Number](fmt.Sprintf(`SELECT count(*) AS n FROM (SELECT site FROM python.tensors WHERE site = %[1]s
 	UNION ALL SELECT site FROM python.objects WHERE site = %[1]s
-	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s)`, Quoted(site)))
+	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s
+	UNION ALL SELECT text FROM memgauge.events WHERE name IN ('peak', 'phase')
+		AND regexp_extract(regexp_replace(text, ' \(cuda:[0-9]+\)$', ''), '^.*, (.*)$', 1) = %[1]s)`, Quoted(site)))
 }

@@ -29,6 +29,9 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	fill(&g, &d.Events, questions.Events(300))
 	fill(&g, &d.Overhead, questions.Costs)
 	fill(&g, &d.Drops, questions.Drops(40))
+	var raised []detect.Raised
+	fill(&g, &raised, questions.Raised)
+	d.Peaks = detect.Peaks(raised)
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -78,6 +81,9 @@ func (d *Document) headlines(parts Parts) {
 		add(false, "No leak was found.")
 	case detect.Undecided:
 		add(false, "Whether it leaks is undecided: %s.", parts.Leak.Missing)
+	}
+	for _, p := range d.Peaks {
+		add(p.RanOut, "Peak: %s.", p)
 	}
 	for _, t := range parts.Watch.Devices {
 		if t.History.Len() == 0 {

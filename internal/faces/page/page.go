@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/door/picture"
 	"github.com/memgauge/memgauge/internal/door/questions"
 	"github.com/memgauge/memgauge/internal/formats/model"
+	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
 // SchemaVersion of the JSON document (docs/cli-json.md).
@@ -22,6 +23,7 @@ type Document struct {
 	Session       Session                          `json:"session"`
 	Verdict       string                           `json:"verdict"` // leak, undecided, healthy
 	Findings      []model.Finding                  `json:"findings"`
+	Peaks         []detect.Peak                    `json:"peaks"`    // that belong to saving, an evaluation …
 	Risk          string                           `json:"oom_risk"` // low, medium, high, critical
 	Headlines     []Headline                       `json:"headlines"`
 	PostMortem    *PostMortem                      `json:"post_mortem"` // null if no memory ran out

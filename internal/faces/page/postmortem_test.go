@@ -2,6 +2,7 @@ package page
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,24 @@ func TestPostMortemOfAKill(t *testing.T) {
 		t.Errorf("the minute: %+v", d.Minute)
 	}
 	if !strings.Contains(d.Headlines[0].Text, "Memory ran out: cgroup /job reached its limit.") {
+		t.Errorf("headlines %+v", d.Headlines)
+	}
+}
+
+// TestPeaksAreTold: the highest memory that belongs to saving stands in the report, with its line and what avoids it.
+func TestPeaksAreTold(t *testing.T) {
+	steps := []model.Step{}
+	for i := range int64(20) {
+		steps = append(steps, model.Step{Time: (900 + i) * second, PID: 7, Rank: -1, Step: i + 1, Steps: 1, RSS: gib,
+			MaxRSS: model.Null, Device: -1})
+	}
+	d := gathered(t, &model.Batch{Steps: steps, Events: []model.Event{{Time: 910 * second, PID: 7, Rank: -1,
+		Name: "peak", Code: "saving", Text: "torch.save, train.py:40", A: 2 * gib, B: gib}}})
+	if len(d.Peaks) != 1 || d.Peaks[0].Site != "train.py:40" || d.Peaks[0].Advice == "" {
+		t.Fatalf("%+v", d.Peaks)
+	}
+	const want = "Peak: host memory reached 2 GiB in saving (torch.save, train.py:40), after step 11; 1 GiB otherwise"
+	if !slices.ContainsFunc(d.Headlines, func(h Headline) bool { return strings.HasPrefix(h.Text, want) && !h.Bad }) {
 		t.Errorf("headlines %+v", d.Headlines)
 	}
 }

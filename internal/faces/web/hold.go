@@ -113,6 +113,9 @@ func (h *held) holdSources(ctx context.Context, s api.Session) {
 	for _, f := range h.Answers["verdicts"].(judged).Findings {
 		sites = append(sites, string(f.Site))
 	}
+	for _, p := range h.Answers["verdicts"].(judged).Peaks {
+		sites = append(sites, p.Site)
+	}
 	for _, g := range h.Answers["tensors"].(counted).Groups {
 		if g.Site != nil {
 			sites = append(sites, *g.Site)

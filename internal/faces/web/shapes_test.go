@@ -32,7 +32,7 @@ var shapes = []struct {
 	{"Config", config{}}, {"Listed", listed{}}, {"Brief", questions.Standing{}}, {"Process", questions.Stepped{}},
 	{"About", described{}},
 	{"Columns", columns{}}, {"Event", questions.Event{}}, {"Node", node{}}, {"Where", picked{}}, {"Finding", card{}},
-	{"Risk", risk{}}, {"Verdicts", judged{}}, {"Source", excerpt{}}, {"Census", questions.Census{}},
+	{"Risk", risk{}}, {"Peak", peak{}}, {"Verdicts", judged{}}, {"Source", excerpt{}}, {"Census", questions.Census{}},
 	{"Group", questions.Group{}},
 	{"Grown", questions.Object{}}, {"Tensors", counted{}}, {"Frame", api.Frame{}}, {"Thread", api.Thread{}},
 	{"Stacks", api.BacktraceReply{}}, {"Cost", costs{}}, {"Table", model.Table{}}, {"News", news{}}, {"Ran", ranOut{}},

@@ -29,6 +29,7 @@ type judged struct {
 	Missing    string         `json:"missing"`
 	Warnings   []string       `json:"warnings"`
 	Findings   []card         `json:"findings"`
+	Peaks      []peak         `json:"peaks"`
 	Risks      []risk         `json:"risks"`
 }
 
@@ -38,6 +39,12 @@ type card struct {
 	Level float64   `json:"level"` // bytes at the end, on the line
 	X     []float64 `json:"x"`     // steps
 	Y     []float64 `json:"y"`     // bytes
+}
+
+// peak is the highest that a memory reached, in one phase of the training, and what people read of it.
+type peak struct {
+	detect.Peak
+	Text string `json:"text"`
 }
 
 // risk is when a device's memory runs out, by its use alone.
@@ -64,7 +71,7 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 		return nil, err
 	}
 	j := judged{Verdict: r.Verdict, Confidence: r.Confidence, Steps: r.Steps, Missing: r.Missing,
-		Warnings: append([]string{}, r.Warnings...), Findings: []card{}, Risks: []risk{}}
+		Warnings: append([]string{}, r.Warnings...), Findings: []card{}, Peaks: []peak{}, Risks: []risk{}}
 	for i := range r.Findings {
 		c := card{r.Findings[i].Document(), r.Findings[i].Level, []float64{}, []float64{}}
 		if i < maxDrawn && !c.ByTime {
@@ -73,6 +80,13 @@ func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
 			}
 		}
 		j.Findings = append(j.Findings, c)
+	}
+	raised, err := api.Ask(ctx, s, questions.Raised)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range detect.Peaks(raised) {
+		j.Peaks = append(j.Peaks, peak{p, p.String()})
 	}
 	if oom, err := s.OOM(ctx, api.OOMRequest{}); err == nil { // a session without readings has none
 		j.Risks = risksOf(oom)

@@ -25,6 +25,7 @@ type account struct {
 	counted            []bool    // only its items were counted, between two censuses
 	bound              float64   // items at most; 0: none is known
 	rested             bool      // the bound is no more than that it gains no items: these may grow
+	rests              float64   // the step from which on it has had as many, where it has rested
 	guarded            bool      // what adds to it tests its length
 	free               bool      // what adds to it does so whatever its length
 	trained            bool      // parameters, or what an optimizer keeps of them: a network's size is somebody's plan
@@ -157,8 +158,8 @@ func (a *account) limit(b Bound) {
 	if a.bound > 0 && slices.Max(a.items) > exceeds*a.bound { // the lines are not about this container
 		a.bound = 0
 	}
-	if a.bound == 0 && a.stopped() {
-		a.bound, a.rested = a.items[len(a.items)-1], true
+	if since, stopped := a.stopped(); a.bound == 0 && stopped {
+		a.bound, a.rested, a.rests = a.items[len(a.items)-1], true, a.steps[since]
 	}
 }
 
@@ -418,16 +419,17 @@ func (a account) emptied() (longest float64, last int) {
 }
 
 // stopped says that a container that grew has as many items as it had at least three counts ago, and has had them for
-// twice as long as ever before: a leak that gains something each epoch rests as long each time.
-func (a account) stopped() bool {
+// twice as long as ever before: a leak that gains something each epoch rests as long each time. since is the moment
+// from which on it has had so many.
+func (a account) stopped() (since int, yes bool) {
 	n := len(a.items)
-	since, longest := 0, 0.0 // since when it has so many
+	longest := 0.0
 	for i := 1; i < n; i++ {
 		if a.items[i] != a.items[i-1] {
 			longest, since = max(longest, a.steps[i-1]-a.steps[since]), i
 		}
 	}
-	return since > 0 && n-since > leastCensuses && a.items[since] > a.items[since-1] &&
+	return since, since > 0 && n-since > leastCensuses && a.items[since] > a.items[since-1] &&
 		a.steps[n-1]-a.steps[since] > 2*longest && a.steps[n-1]-a.steps[since] > rests*(a.steps[n-1]-a.steps[0])
 }
 

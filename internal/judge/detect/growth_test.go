@@ -1,11 +1,8 @@
 package detect
 
 import (
-	"encoding/csv"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/judge/detect/simulate"
@@ -71,21 +68,7 @@ func TestWhatWasFreedAtFirst(t *testing.T) {
 // TestBentByItsBeginning: a table of lists got its keys in the first epoch, and its lists grow ever after. So many
 // blocks Python's allocator had in a run of test/accuracy's h079.
 func TestBentByItsBeginning(t *testing.T) {
-	f, err := os.Open("testdata/losses-by-sample.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s Series
-	for _, row := range rows[1:] {
-		step, _ := strconv.ParseFloat(row[0], 64)
-		n, _ := strconv.ParseFloat(row[1], 64)
-		s.Steps, s.Bytes = append(s.Steps, step), append(s.Bytes, n*blockSize)
-	}
+	s := scaled(recorded(t, "losses-by-sample.csv")[0], blockSize)
 	if g := Judge(s); g.Verdict != Leak || g.Rate < 150*blockSize || g.Rate > 190*blockSize {
 		t.Error(g)
 	}

@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/base/stats"
-	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/judge/forecast"
 )
 
@@ -22,10 +20,6 @@ const (
 	trickleHeld = 512
 )
 
-// steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1
-// to 3 times).
-const steepest = 4
-
 // foretell says when each leak meets its limit, takes those back that never will, and gives advice on the others.
 func foretell(judged []judgement, in Input) (all []Finding) {
 	in.growth = growths(judged)
@@ -40,89 +34,18 @@ func foretell(judged []judgement, in Input) (all []Finding) {
 			}
 		}
 		for i := range j.findings {
-			j.findings[i].beside(j)
+			j.findings[i].beside(j.growth)
 		}
 		all = append(all, j.findings...)
 	}
 	return all
 }
 
-// holey is how many times as fast as what is kept a process must grow for that to be told.
-const holey = 1.5
-
-// beside tells of a leak in the heap what the process grows by, where that is more: gaps between what is kept, which
-// malloc can't give back. It is what a screen of processes shows, and what the limit goes by.
-func (f *Finding) beside(j judgement) {
-	if f.Verdict != Leak || f.Memory != Heap || j.process.Pace <= 0 {
-		return
-	}
-	kept := 0.0 // in all of its private memory
-	for _, other := range j.findings {
-		if other.Verdict == Leak && (other.Memory == Heap || other.Memory == Private) {
-			kept += other.Rate
-		}
-	}
-	all := j.process.charging(f.Start) * j.process.Pace
-	if all < holey*kept {
-		return
-	}
-	by := min(all, steepest*kept)
-	text := fmt.Sprintf("it keeps %s a %s; the process grows by %s, because of holes between what is kept and other "+
-		"growth", units.Bytes(math.Round(kept)), f.Unit(), units.Bytes(math.Round(all)))
-	switch {
-	case f.Limit == "":
-	case by < all:
-		text += fmt.Sprintf("; the limit goes by %s, since holes make less than %d times as much",
-			units.Bytes(math.Round(by)), steepest)
-	default:
-		text += "; the limit goes by that"
-	}
-	f.Evidence = append(f.Evidence, text)
-}
-
 // judgement is what was found of one process.
 type judgement struct {
 	process  Process
 	findings []Finding
-}
-
-// growths adds up how fast leaks fill the host's memory ("") and each device, in bytes/s: all processes of a job run
-// into the same limit.
-func growths(judged []judgement) map[string]float64 {
-	sum, shared := map[string]float64{}, 0.0
-	for _, j := range judged {
-		private, from := 0.0, math.Inf(1)
-		for _, f := range j.findings {
-			if f.Verdict != Leak || j.process.Pace <= 0 {
-				continue
-			}
-			rate := f.Rate / j.process.Pace
-			switch f.Memory {
-			case Shared: // the processes map the same pages
-				shared = max(shared, rate)
-			case Mapped:
-			case Device, Outside:
-				sum[f.Device] += rate
-			default:
-				private, from = private+rate, min(from, f.Start)
-			}
-		}
-		if private > 0 {
-			sum[""] += max(private, min(j.process.charging(from), steepest*private))
-		}
-	}
-	sum[""] += shared
-	return sum
-}
-
-// charging is how fast the process's private memory grows, in bytes/s: what is charged for a heap with gaps between
-// what it keeps.
-func (p Process) charging(from float64) float64 {
-	f := p.Anon.clean().from(from).floors(blocks)
-	if len(f.Steps) < minFloors {
-		return 0
-	}
-	return stats.TheilSen(f.Steps, f.Bytes) / p.Pace
+	growth   growth // of its private memory, once that is asked for
 }
 
 // until says when the memory meets its limit, as of the process's last reading, and takes a leak back that is too slow
@@ -141,9 +64,9 @@ func (f *Finding) until(p Process, in Input) {
 			f.Met, f.AtStep = true, end
 			return
 		}
-		own = forecast.AtRate(limit.readings(), limit.Bytes, f.rate(p, in))
+		own = forecast.AtRate(limit.readings(), limit.Bytes, f.pace(p, in))
 	}
-	if f.dismiss(p, own.Seconds); f.Verdict != Leak || f.Limit == "" {
+	if f.dismiss(p, own.Seconds*in.others(f)); f.Verdict != Leak || f.Limit == "" {
 		return
 	}
 	job := in.Job
@@ -174,14 +97,30 @@ func (f *Finding) take(c forecast.Forecast, lag, end, pace float64) {
 	}
 }
 
-// rate is how fast all leaks in the finding's memory fill it, with the interval of its own rate and of the pace.
-func (f *Finding) rate(p Process, in Input) forecast.Rate {
-	growth := max(f.PerSec, in.growth[f.Device])
-	low, high := f.Low/f.Rate, f.High/f.Rate
-	if p.Slowest > 0 && p.Fastest > 0 {
-		low, high = low*p.Pace/p.Slowest, high*p.Pace/p.Fastest
+// fills is how fast the finding's memory fills by all leaks in it.
+func (in *Input) fills(f *Finding) fillRate {
+	if all, ok := in.growth[f.Device]; ok && all.is >= f.PerSec {
+		return all
 	}
-	return forecast.Rate{PerSecond: growth, Low: growth * low, High: growth * high,
+	return fillRate{rate{f.Rate, f.Low, f.High}.by(f.PerSec / f.Rate), f.PerSec}
+}
+
+// others is how many times as fast the finding's memory fills as counts for a leak that is slow by itself.
+func (in *Input) others(f *Finding) float64 {
+	all := in.fills(f)
+	if all.own <= 0 {
+		return 1
+	}
+	return all.is / all.own
+}
+
+// pace is how fast the finding's memory fills, with the interval of that and of the time that steps take.
+func (f *Finding) pace(p Process, in Input) forecast.Rate {
+	all := in.fills(f)
+	if p.Slowest > 0 && p.Fastest > 0 {
+		all.low, all.high = all.low*p.Pace/p.Slowest, all.high*p.Pace/p.Fastest
+	}
+	return forecast.Rate{PerSecond: all.is, Low: all.low, High: all.high,
 		Watched: (max(f.End, p.Last) - f.Start) * p.Pace}
 }
 

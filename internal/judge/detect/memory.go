@@ -123,7 +123,7 @@ type Input struct {
 	Seconds   float64      // watched, where there are no steps; else 0
 	Warnings  []string
 
-	growth map[string]float64 // of all leaks together, bytes/s, by device ("" for the host)
+	growth map[string]fillRate // by all leaks together, by device ("" for the host)
 }
 
 // Finding is the judgement of one memory of one process. All numbers are finite; 0 is unknown in those on the limit.
@@ -180,7 +180,7 @@ func Run(in Input) Report {
 		Warnings: in.Warnings}
 	var judged []judgement
 	for _, p := range in.Processes {
-		judged = append(judged, judgement{p, judgeProcess(p, in)})
+		judged = append(judged, judgement{process: p, findings: judgeProcess(p, in)})
 	}
 	generations(judged)
 	r.Findings = foretell(judged, in)

@@ -52,7 +52,7 @@ func (p Process) testify(f *Finding, accounts []account) {
 	}
 	best, chance, shows := Growth{P: rising}, p.chance(f), p.shows(f)
 	for _, a := range accounts {
-		if !a.testifies(f) || within(a.holder, accounts) {
+		if !a.testifies(f) || within(a.holder, accounts) || a.before(accounts) {
 			continue
 		}
 		if g, ok := p.grows(f, a, chance, shows, tried); ok && g.P < best.P {
@@ -264,6 +264,14 @@ func (a account) fillsItems() bool { return !a.rested && a.items[len(a.items)-1]
 func within(holder string, accounts []account) bool {
 	return slices.ContainsFunc(accounts, func(a account) bool {
 		return a.container && a.ends() && a.fillsItems() && below(holder, a.holder)
+	})
+}
+
+// before says that the account ends before the container that it lies in came to rest: what it saw grow is what that
+// gained.
+func (a account) before(accounts []account) bool {
+	return slices.ContainsFunc(accounts, func(c account) bool {
+		return c.rested && below(a.holder, c.holder) && a.steps[len(a.steps)-1] <= c.rests
 	})
 }
 

@@ -178,6 +178,36 @@ func TestACensusTestifies(t *testing.T) {
 	}
 }
 
+// TestTensorsOfAContainerAtRest: a table is full, and its items have been counted since, but no census has come. What
+// censuses saw of its tensors grow before says nothing of the time since, however clear it is.
+func TestTensorsOfAContainerAtRest(t *testing.T) {
+	const full = 600
+	for name, rests := range map[string]bool{"full at step 600": true, "gaining to the end": false} {
+		p := toothed(1000, 4000)
+		length := func(x float64) float64 {
+			if rests {
+				x = min(x, full)
+			}
+			return x
+		}
+		for i, x := range p.Heap.Steps {
+			p.Heap.Bytes[i] -= 4000 * (x - length(x))
+		}
+		p = p.seen("__main__.table", "of tuple", func(x float64) (float64, float64) { return x, 4000 * x }, 9)
+		p = p.tensorsOf("__main__.table[*][*]", "tensor", func(x float64) (float64, float64, float64) {
+			return x, 3500 * x, x / 5
+		})
+		for x := 650.0; x <= 1000; x += 50 {
+			p.Objects = append(p.Objects, model.ObjectGroup{Evidence: Count, Type: "list", Holder: "__main__.table",
+				Count: 1, Census: 9, Step: int64(x), Length: int64(length(x)), Bytes: model.Null, Site: "a.py:3",
+				Detail: "of tuple"})
+		}
+		if r := runOf(p); (r.Verdict == Leak) == rests {
+			t.Errorf("%s: %s, %v", name, r.Verdict, r.Findings[0].Growth)
+		}
+	}
+}
+
 // stairs has the private memory, not the heap, rise by some pages at times: the growth of fragments.
 func stairs(p Process) Process {
 	p.Anon = Series{Steps: p.Heap.Steps, Bytes: slices.Clone(p.Heap.Bytes)}
