@@ -107,6 +107,10 @@ func (d *directory) take() (err error) {
 }
 
 // list tells of the files below a directory. A link is refused by its name: what it leads to is no part of the lake.
+// maxDepth is how many directories a file of a lake lies in: table, job, date, hour and tier. Whoever made a lake can
+// nest others without end.
+const maxDepth = 5
+
 func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
 	top, prefix := d.root, strings.TrimSuffix(prefix, "/")
 	if prefix != "" {
@@ -124,6 +128,8 @@ func (d *directory) list(ctx context.Context, prefix string) (list []entry, err 
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case strings.HasPrefix(i.Name, "."):
+			return fs.SkipDir
+		case i.Mode.IsDir() && strings.Count(path.Join(prefix, name), "/") >= maxDepth: // none of ours
 			return fs.SkipDir
 		case i.Mode.Type() == fs.ModeSymlink:
 			return aLink(top, name)
