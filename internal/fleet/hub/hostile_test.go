@@ -166,7 +166,7 @@ func TestManyHellos(t *testing.T) {
 func crowded(t testing.TB, nodes int) *roster {
 	t.Helper()
 	r := emptyRoster(t, t.TempDir())
-	r.said = quota.New(1<<40, maxNodes)                                                        // here all of them say so much
+	r.said = quota.New(1<<40, maxNodes)                                                        // for once
 	h := node.Hello{Host: strings.Repeat("<", maxWord), Version: strings.Repeat(">", maxWord)} // six bytes each in JSON
 	for i := range maxJobs {
 		h.Jobs = append(h.Jobs, fmt.Sprintf("%0100d", i))

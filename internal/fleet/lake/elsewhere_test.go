@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/base/plain"
+	"github.com/memgauge/memgauge/internal/door/api"
+	"github.com/memgauge/memgauge/internal/record/store"
 )
 
 // Lakes that somebody else has prepared: what lies in them beside the rows hides none of them.
@@ -112,5 +117,46 @@ func TestListsOfOthers(t *testing.T) {
 		if names, open, err := jobsOf(t.Context(), w.place); err != nil || !open || len(names) > 0 {
 			t.Errorf("%s: jobs %.200q, %v, %v", what, names, open, err)
 		}
+	}
+}
+
+// TestNamesInFilesOfOthers: a file whose types have names that steer a terminal, break lines or have any length is left
+// out as others are, and what is said of it is one line.
+func TestNamesInFilesOfOthers(t *testing.T) {
+	dir, w := filled(t)
+	rows := csv(t, Choice{Location: dir}, countRows)
+	for what, name := range map[string]string{"escapes": "\n\x1b[31mmemgauge: all is well",
+		"long": strings.Repeat("x", 1<<20)} {
+		file := filepath.Join(t.TempDir(), "x.parquet")
+		sql := fmt.Sprintf(`SELECT {"%s": 1} AS step, 'x' AS job`, name)
+		if err := store.WriteParquet(t.Context(), sql, file, 100, t.TempDir()); err != nil {
+			t.Fatal(what, err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planted(t, dir, tenOClock+"/tier=r0/"+what+".parquet", string(text))
+	}
+	tables, err := Open(t.Context(), Choice{Location: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	var out bytes.Buffer
+	notes := ""
+	q := api.QueryRequest{SQL: countRows, Format: "csv", Note: func(text string) { notes += text }}
+	if err := tables.Query(t.Context(), q, &out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), rows) || strings.ContainsFunc(notes, plain.Steers) || len(notes) > 4096 ||
+		!strings.Contains(notes, "escapes.parquet") || !strings.Contains(notes, "long.parquet") {
+		t.Errorf("%q of %s rows, notes %.5000q", &out, rows, notes)
+	}
+	if _, err := w.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := csv(t, Choice{Location: dir}, countRows); got != rows {
+		t.Errorf("%s of %s rows after the merge", got, rows)
 	}
 }

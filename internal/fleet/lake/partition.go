@@ -170,8 +170,9 @@ func sortOut(files []entry) map[hour]*content {
 	return out
 }
 
-// fallBack takes what was merged for current where the merged file of the newest marker is missing: it is all that there
-// is of those rows, and nobody has them twice. A marker alone, which anybody may have put into a lake, hides no row.
+// fallBack takes what was merged for current where the merged file of the newest marker is missing: it is all that
+// there is of those rows, and nobody has them twice. A marker alone, which anybody may have put into a lake, hides no
+// row.
 func (c *content) fallBack() {
 	if c.generation == 0 || len(c.merged) > 0 {
 		return
