@@ -67,3 +67,53 @@ func bareStdout(fun *ast.FuncDecl) (found ast.Node) {
 	})
 	return found
 }
+
+// severalLines are functions of commands whose words to standard error may have lines.
+var severalLines = map[string]string{
+	"internal/faces/cli/ask/eval.go":          "tracebacks of the user's own code",
+	"internal/faces/cli/ask/interactive.go":   "errors of SQL, with the place of the mistake in a line of its own",
+	"internal/faces/cli/ask/lines.go":         "likewise",
+	"internal/faces/cli/watch/distributed.go": "warnings, which are prose already",
+}
+
+// TestNotesKeepTheirLine: what a command says on standard error beside its answer has names of files, and of what is in
+// them, which may have lines that look like ours. plain.Fprintf keeps each on its line.
+func TestNotesKeepTheirLine(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.isTest() || !within(f.dir, "internal/faces/cli") || severalLines[f.path] != "" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 || !slices.Contains([]string{"Fprint", "Fprintf", "Fprintln"}, called(call)) ||
+				!strings.EqualFold(lastName(call.Args[0]), "stderr") {
+				return true
+			}
+			for _, x := range call.Args[1:] {
+				if _, constant := x.(*ast.BasicLit); !constant {
+					t.Errorf("%s:%d: names on standard error: use plain.Fprintf", f.path, f.fset.Position(n.Pos()).Line)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// called is the name of a function of package fmt that is called; "" for others.
+func called(call *ast.CallExpr) string {
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok && lastName(s.X) == "fmt" {
+		return s.Sel.Name
+	}
+	return ""
+}
+
+// lastName is a variable's or a field's name.
+func lastName(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	}
+	return ""
+}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/base/plain"
 )
 
 // errorTrailer carries the error of a query whose reply had already begun.
@@ -16,6 +18,19 @@ const errorTrailer = "Memgauge-Error"
 
 // noteHeader carries QueryRequest.Note's remark.
 const noteHeader = "Memgauge-Note"
+
+// maxNote bounds a remark, in bytes: some tell the names of files, and what is wrong with them.
+const maxNote = 64 << 10
+
+// inHeader is a remark as a header may have it. Words in it may come from anybody's file, and one control character
+// would end the whole answer.
+func inHeader(text string) string {
+	text = plain.Line(strings.Join(strings.Fields(text), " "))
+	if len(text) > maxNote {
+		text = strings.ToValidUTF8(text[:maxNote], "") + "…"
+	}
+	return text
+}
 
 const (
 	readPatience = 30 * time.Second // for receiving a request: 4 MiB through a socket take milliseconds
@@ -139,7 +154,7 @@ func (h *handler) query(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := &lazyBody{w: w}
-	q.Note = func(text string) { w.Header().Add(noteHeader, strings.Join(strings.Fields(text), " ")) }
+	q.Note = func(text string) { w.Header().Add(noteHeader, inHeader(text)) }
 	err := h.s.Query(r.Context(), q, body)
 	switch {
 	case err != nil && !body.begun:

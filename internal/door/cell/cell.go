@@ -160,10 +160,23 @@ func (c *Cell) run(cmd *exec.Cmd, started chan<- error) {
 // PID is the process's.
 func (c *Cell) PID() int { return c.pid }
 
+// killTime is how long a killed process may take to end. One that waits for a file system that does not answer can't be
+// ended before it does.
+const killTime = 10 * time.Second
+
 // Close kills the process, waits for it, and removes what it wrote.
 func (c *Cell) Close() error {
 	c.kill()
-	<-c.ended
+	select {
+	case <-c.ended:
+	case <-time.After(killTime):
+		go func() {
+			<-c.ended
+			c.dir.remove()
+		}()
+		return errors.Join(c.Client.Close(), errors.New("the process that worked on it can't be ended: it waits for a "+
+			"file system that does not answer"))
+	}
 	err := c.Client.Close()
 	c.dir.remove()
 	return err

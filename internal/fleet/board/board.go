@@ -8,17 +8,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/quota"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/judge/detect"
 )
 
-// Bounds of a board. A rank takes some 2 KiB, for 64 values of each of four grids.
+// Bounds of a board, in bytes. All of it is bounded together, and who has most gives way (package quota): a stranger
+// may make up nodes, jobs, ranks and findings. A node that gave way is asked instead, as one that the board has not all
+// of.
 const (
-	maxJobs   = 4096
-	maxPlaces = 20_000 // parts of jobs on nodes: as many as a hub knows nodes
-	nodeRanks = 4096   // of a job on a node: as many as a session tells of
-	maxRanks  = skew.MaxUnits
+	most      = 512 << 20
+	maxNodes  = 20_000  // as many as a hub knows, which have room for a job with 5 ranks each
+	placeCost = 3 << 10 // of a part of a job on a node: the machine's memory by steps
+	rankCost  = 4 << 10 // 64 values of each of three grids, and as much again for their places in maps
+	ownCost   = 1024    // of a finding, besides its texts
+	nodeRanks = 4096    // of a job on a node: as many as a session tells of
 	nodeOwn   = 64      // sessions of a job on a node
 	maxOwn    = 1 << 10 // findings of a session that are kept: memories of 500 ranks with two devices
 	maxText   = 1 << 10 // bytes of a text in one: holders and advice are lines
@@ -40,13 +45,15 @@ const (
 type Board struct {
 	mu      sync.Mutex
 	jobs    map[string]map[string]*place // by job and node
-	places  int
-	ranks   int
+	kept    *quota.Quota                 // bytes by node
+	origin  func(node string) string
 	refused int64
 }
 
-// New makes an empty one.
-func New() *Board { return &Board{jobs: map[string]map[string]*place{}} }
+// New makes an empty one; origin says where a node is, as package quota has it.
+func New(origin func(node string) string) *Board {
+	return &Board{jobs: map[string]map[string]*place{}, kept: quota.New(most, maxNodes), origin: origin}
+}
 
 // place is a job's part on one node.
 type place struct {
@@ -61,6 +68,16 @@ type place struct {
 	newest map[string]int64 // step by session, µs
 	until  int64            // newest reading of the machine's memory, µs
 	seen   time.Time
+	cost   int64 // as it is counted in Board.kept
+}
+
+// bytes is about the memory that a place takes.
+func (p *place) bytes() int64 {
+	n := placeCost + rankCost*len(p.ranks) + 16*(len(p.made)+len(p.hosts))
+	for _, o := range p.own {
+		n += ownCost + o.bytes
+	}
+	return int64(n)
 }
 
 // rank is the process that a rank is now.
@@ -84,12 +101,24 @@ func (b *Board) Take(list []frame.Batch, now time.Time) {
 			continue
 		}
 		p := b.place(list[i].Job, list[i].Node)
-		if p == nil {
-			b.refused++
-			continue
-		}
 		p.seen = now
 		read(b, p, &list[i])
+		b.count(p)
+	}
+}
+
+// count counts what a place has by now, and forgets the nodes that have most where all have too much.
+func (b *Board) count(p *place) {
+	cost := p.bytes()
+	b.kept.Set(p.node, b.origin(p.node), b.kept.Has(p.node)+cost-p.cost)
+	p.cost = cost
+	for _, node := range b.kept.Yield() {
+		b.refused++
+		for job, places := range b.jobs {
+			if delete(places, node); len(places) == 0 {
+				delete(b.jobs, job)
+			}
+		}
 	}
 }
 
@@ -97,14 +126,11 @@ func (b *Board) Take(list []frame.Batch, now time.Time) {
 var reads = map[string]func(*Board, *place, *frame.Batch){
 	"python.steps": (*Board).steps, "host.memory": (*Board).hosts, "memgauge.findings": (*Board).findings}
 
-// place finds a job's part on a node, or makes it; nil beyond the bounds.
+// place finds a job's part on a node, or makes it.
 func (b *Board) place(job, node string) *place {
 	places := b.jobs[job]
 	if p := places[node]; p != nil {
 		return p
-	}
-	if places == nil && len(b.jobs) >= maxJobs || b.places >= maxPlaces {
-		return nil
 	}
 	if places == nil {
 		places = map[string]*place{}
@@ -113,7 +139,6 @@ func (b *Board) place(job, node string) *place {
 	p := &place{node: node, in: skew.NewInput(), ranks: map[int]*rank{}, own: map[string]*own{}, lowest: -1,
 		newest: map[string]int64{}, since: math.MinInt64}
 	places[node] = p
-	b.places++
 	return p
 }
 
@@ -164,8 +189,7 @@ func (b *Board) forget(now time.Time) {
 		maps.DeleteFunc(places, func(_ string, p *place) bool {
 			old := now.Sub(p.seen) > quiet
 			if old {
-				b.places--
-				b.ranks -= len(p.ranks)
+				b.kept.Set(p.node, b.origin(p.node), b.kept.Has(p.node)-p.cost)
 			}
 			return old
 		})
@@ -238,7 +262,7 @@ func (p *place) told() (list []Told) {
 	return list
 }
 
-// Refused are frames of jobs and nodes that were beyond the board's bounds.
+// Refused counts ranks and sessions beyond the board's bounds, and nodes that gave way.
 func (b *Board) Refused() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

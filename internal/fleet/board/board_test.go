@@ -3,10 +3,13 @@ package board
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/quota"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/fleet/skew/simulate"
@@ -45,7 +48,7 @@ func TestBoardJudgesAsGrids(t *testing.T) {
 			return func(u skew.Unit, _ int64, v float64) { into[u] = append(into[u], v) }
 		}
 		f.Each(note(held), note(ends), func(skew.Unit, int64, float64) {})
-		b := New()
+		b := New(nowhere)
 		for u, values := range held {
 			var rows []row
 			for k, v := range values {
@@ -70,6 +73,9 @@ func TestBoardJudgesAsGrids(t *testing.T) {
 		}
 	}
 }
+
+// nowhere: nobody knows where nodes are.
+func nowhere(string) string { return "" }
 
 func sorted(list []skew.Finding) (text []string) {
 	for _, f := range list {
@@ -100,14 +106,14 @@ func job(b *Board, n int, stops func(rank int) int) {
 // TestStopped: a rank has stopped where its node goes on to tell of itself, and not where the node's rows are yet to
 // come.
 func TestStopped(t *testing.T) {
-	b := New()
+	b := New(nowhere)
 	job(b, 300, func(rank int) int { return map[int]int{5: 200}[rank] })
 	list := b.Judge(began, nil)
 	if len(list) != 1 || len(list[0].Skew.Findings) != 1 || list[0].Skew.Findings[0].Kind != skew.Lagging ||
 		list[0].Skew.Findings[0].Rank != 5 {
 		t.Errorf("one that stopped: %+v", list)
 	}
-	b = New()
+	b = New(nowhere)
 	job(b, 100, func(int) int { return 0 })
 	more := func(node string, rank, from, to int) {
 		var rows, hosts []row
@@ -136,7 +142,7 @@ func TestStopped(t *testing.T) {
 
 // TestOwnVerdict: the newest judgement of a session counts, once, with what it says of a leak.
 func TestOwnVerdict(t *testing.T) {
-	b := New()
+	b := New(nowhere)
 	job(b, 100, func(int) int { return 0 })
 	says := func(judgement int, verdict string, rank int) row {
 		return row{"ts": began, "judgement": judgement, "run_verdict": verdict, "verdict": verdict, "memory": "device",
@@ -164,7 +170,7 @@ func TestOwnVerdict(t *testing.T) {
 // TestRestart: the processes of a launcher's second attempt begin anew, all of them, and rows of the first that come
 // late don't count.
 func TestRestart(t *testing.T) {
-	b := New()
+	b := New(nowhere)
 	job(b, 100, func(int) int { return 0 })
 	again := began.Add(time.Hour)
 	begin := func(rank int) row { return step(rank, 900+rank, 1, again.Add(-time.Duration(rank)*time.Second), 5e9) }
@@ -184,37 +190,124 @@ func TestRestart(t *testing.T) {
 
 // TestLateStart: a board that has not seen a rank's first step does not say that it has all of a job.
 func TestLateStart(t *testing.T) {
-	b := New()
+	b := New(nowhere)
 	b.Take([]frame.Batch{batch("python.steps", "n0", 5000, step(0, 1, 5000, began, 1e9))}, began)
 	if v := b.Judge(began, nil); len(v) != 1 || v[0].Whole {
 		t.Errorf("%+v", v)
 	}
 }
 
-// TestBoardForgets: a job of which nothing comes is gone, with its ranks; strangers' jobs and ranks are bounded.
+// TestBoardForgets: a job of which nothing comes is gone, with its ranks; a node's ranks are bounded.
 func TestBoardForgets(t *testing.T) {
-	b := New()
+	b := New(nowhere)
 	job(b, 10, func(int) int { return 0 })
 	if v := b.Judge(began.Add(quiet), nil); len(v) != 1 {
 		t.Error("it is forgotten too early")
 	}
-	if v := b.Judge(began.Add(quiet+1), nil); len(v) != 0 || b.ranks != 0 || b.places != 0 || len(b.jobs) != 0 {
-		t.Errorf("%+v, %d ranks, %d places", v, b.ranks, b.places)
+	if v := b.Judge(began.Add(quiet+1), nil); len(v) != 0 || len(b.jobs) != 0 || b.kept.Sum() != 0 {
+		t.Errorf("%+v, %d bytes", v, b.kept.Sum())
 	}
 	var rows []row
 	for r := range nodeRanks + 10 {
 		rows = append(rows, step(r, r, 1, began, 1e9))
 	}
 	b.Take([]frame.Batch{batch("python.steps", "n0", 1, rows...)}, began)
-	if b.ranks != nodeRanks || b.Refused() != 10 {
-		t.Errorf("%d ranks, %d refused", b.ranks, b.Refused())
+	if ranks := len(b.jobs["j"]["n0"].ranks); ranks != nodeRanks || b.Refused() != 10 {
+		t.Errorf("%d ranks, %d refused", ranks, b.Refused())
 	}
-	for k := range maxJobs + 10 {
-		one := batch("python.steps", "n0", 1, step(0, 1, 1, began, 1e9))
-		one.Job = fmt.Sprint("j", k)
-		b.Take([]frame.Batch{one}, began)
+}
+
+// finds is a row of a session that leaks, with long words.
+func finds(rank int) row {
+	long := strings.Repeat("x", 2*maxText)
+	return row{"ts": began, "judgement": 1, "run_verdict": "leak", "verdict": "leak", "memory": "device",
+		"device": "cuda:0", "pid": 1, "rank": rank, "by_time": false, "rate_mb_per_step": 8.0, "start_step": 40,
+		"unit": "step", "site": long, "holder": long, "advice": long}
+}
+
+// TestMadeUpNames: five thousand made-up names, jobs and sessions of one origin take a bounded memory, and neither the
+// place of a node of another origin nor that of a small one of the same.
+func TestMadeUpNames(t *testing.T) {
+	b := New(func(node string) string { return node[:1] })
+	b.kept = quota.New(4<<20, 100)
+	job(b, 10, func(int) int { return 0 }) // n0 and n1
+	small := batch("memgauge.findings", "x-small", 1, finds(0))
+	b.Take([]frame.Batch{small}, began)
+	var rows []row
+	for r := range 4 {
+		rows = append(rows, finds(r))
 	}
-	if len(b.jobs) != maxJobs {
-		t.Errorf("%d jobs", len(b.jobs))
+	found := batch("memgauge.findings", "x", 1, rows...)
+	ranks := batch("python.steps", "x", 1, step(0, 1, 1, began, 1e9), step(1, 1, 1, began, 1e9))
+	for i := range 5000 {
+		for _, one := range []frame.Batch{found, ranks} {
+			one.Node, one.Job, one.Session = fmt.Sprint("x", i), fmt.Sprint("j", i%100), fmt.Sprint(i)
+			b.Take([]frame.Batch{one}, began)
+		}
+		if b.kept.Sum() > 4<<20 {
+			t.Fatalf("%d bytes", b.kept.Sum())
+		}
+	}
+	sum := int64(0)
+	for _, places := range b.jobs {
+		for _, p := range places {
+			sum += p.bytes()
+		}
+	}
+	if sum != b.kept.Sum() || b.Refused() < 4000 {
+		t.Errorf("%d bytes are there, %d counted; %d refused", sum, b.kept.Sum(), b.Refused())
+	}
+	for _, name := range []string{"n0", "n1", "x-small"} {
+		if b.jobs["j"][name] == nil {
+			t.Errorf("%s gave way", name)
+		}
+	}
+}
+
+// TestCosts: what a board counts is no less than the memory that it takes.
+func TestCosts(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for name, fill := range map[string]func(b *Board, node string){
+		"ranks": func(b *Board, node string) {
+			var rows, hosts []row
+			for k := range 200 {
+				at := began.Add(time.Duration(k) * time.Second)
+				hosts = append(hosts, row{"ts": at, "total": 1 << 40, "available": 1 << 39})
+				for r := range 8 {
+					one := step(r, 1, k, at, 1e9)
+					one["anon"] = 1 << 30
+					rows = append(rows, one)
+				}
+			}
+			b.Take([]frame.Batch{batch("host.memory", node, 1, hosts...),
+				batch("python.steps", node, 1, rows...)}, began)
+		},
+		"findings": func(b *Board, node string) {
+			var rows []row
+			for r := range 64 {
+				rows = append(rows, finds(r))
+			}
+			b.Take([]frame.Batch{batch("memgauge.findings", node, 1, rows...)}, began)
+		},
+		"places": func(b *Board, node string) {
+			b.Take([]frame.Batch{batch("host.memory", node, 1, row{"ts": began, "total": 2, "available": 1})}, began)
+		},
+	} {
+		b := New(nowhere)
+		before := heap()
+		for i := range 30 {
+			fill(b, fmt.Sprint("node-", i))
+		}
+		took := heap() - before
+		t.Logf("%s: %d bytes, counted %d", name, took, b.kept.Sum())
+		if took > b.kept.Sum() {
+			t.Errorf("%s: %d bytes, and %d are counted", name, took, b.kept.Sum())
+		}
+		runtime.KeepAlive(b)
 	}
 }

@@ -99,11 +99,10 @@ func (b *Board) rank(p *place, n int, now rank) *rank {
 	switch {
 	case now.ts <= p.since:
 		return nil
-	case r == nil && (len(p.ranks) >= nodeRanks || b.ranks >= maxRanks):
+	case r == nil && len(p.ranks) >= nodeRanks:
 		b.refused++
 		return nil
 	case r == nil:
-		b.ranks++
 	case r.session == now.session && r.pid == now.pid && r.from > p.since:
 		return r
 	case r.session == now.session && r.pid == now.pid || now.ts <= r.ts:
@@ -190,6 +189,7 @@ type own struct {
 	row       uint64 // the last that was read
 	run       string
 	list      []model.Finding
+	bytes     int // of the texts in them, and ownCost for each
 }
 
 // findings reads rows of memgauge.findings.
@@ -212,9 +212,12 @@ func (b *Board) findings(p *place, batch *frame.Batch) {
 		}
 		if judgement > o.judgement {
 			o.judgement, o.run, o.list = judgement, c.text("run_verdict", row), nil
+			o.bytes = len(o.run)
 		}
 		if len(o.list) < maxOwn {
-			o.list = append(o.list, finding(c, row))
+			f := finding(c, row)
+			o.list, o.bytes = append(o.list, f), o.bytes+ownCost+len(f.Verdict)+len(f.Memory)+len(f.Device)+
+				len(f.Unit)+len(f.Site)+len(f.Holder)+len(f.Advice)+len(f.Name)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/order"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/webhook"
 	"github.com/memgauge/memgauge/internal/fleet/board"
@@ -56,6 +57,7 @@ func (a AlertTo) Check() error {
 type alerts struct {
 	to     AlertTo
 	now    map[string]*alert // by job, node, rank and kind
+	origin func(node string) string
 	client *http.Client
 	sender *webhook.Sender
 	sent   sync.WaitGroup
@@ -72,8 +74,8 @@ type alert struct {
 	gone int // judgements since it was found last
 }
 
-func newAlerts(to AlertTo) *alerts {
-	a := &alerts{to: to, now: map[string]*alert{}, client: &http.Client{Timeout: alertTime}}
+func newAlerts(to AlertTo, origin func(node string) string) *alerts {
+	a := &alerts{to: to, origin: origin, now: map[string]*alert{}, client: &http.Client{Timeout: alertTime}}
 	if to.Webhook != "" {
 		a.sender = webhook.New(to.Webhook, to.Form, "fleet")
 		ctx, cancel := context.WithCancel(context.Background())
@@ -106,12 +108,16 @@ func (a *alerts) tell(ctx context.Context, list []board.Verdict, live map[string
 		}
 	}
 	var post []*alert
-	for _, key := range slices.Sorted(maps.Keys(found)) {
+	kept := a.fair(found)
+	for key := range a.now { // no more is said of those that have no room any more
+		if found[key] != nil && !kept[key] {
+			delete(a.now, key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		one := found[key]
 		if old := a.now[key]; old != nil {
 			one.Starts = old.Starts
-		} else if len(a.now) >= maxAlerts {
-			continue
 		} else {
 			one.Starts = now
 			a.message(one, now, one.Annotations["summary"])
@@ -120,7 +126,7 @@ func (a *alerts) tell(ctx context.Context, list []board.Verdict, live map[string
 		post = append(post, one)
 	}
 	for key, one := range a.now {
-		if found[key] != nil {
+		if kept[key] {
 			continue
 		}
 		if one.gone++; one.gone >= goneFor {
@@ -134,6 +140,26 @@ func (a *alerts) tell(ctx context.Context, list []board.Verdict, live map[string
 		return nil
 	}
 	return a.post(ctx, post)
+}
+
+// fair are the alerts that there is room for: the first of each origin, then the second of each, and so on, and within
+// an origin likewise by node. Who makes up nodes and jobs keeps nobody else's alerts from being told.
+func (a *alerts) fair(found map[string]*alert) map[string]bool {
+	keys := slices.Sorted(maps.Keys(found))
+	for _, by := range []func(node string) string{func(node string) string { return node }, a.origin} {
+		turns, turn := map[string]int{}, map[string]int{}
+		for _, key := range keys {
+			who := by(found[key].Labels["node"])
+			turn[key] = turns[who]
+			turns[who]++
+		}
+		order.Stable(keys, func(a, b string) int { return turn[a] - turn[b] })
+	}
+	kept := map[string]bool{}
+	for _, key := range keys[:min(len(keys), maxAlerts)] {
+		kept[key] = true
+	}
+	return kept
 }
 
 func (a *alerts) message(one *alert, now time.Time, text string) {

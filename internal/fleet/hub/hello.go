@@ -23,11 +23,12 @@ const (
 	maxHello     = 16 << 10 // bytes: 64 jobs of 100, the words of why rows wait, and as much again
 	maxWord      = 128      // bytes of a host's name, a version or an instance; a host's name has 64 (hostname(7))
 	maxJobs      = node.MaxJobs
-	maxReasons   = 16      // reasons for lost rows; nodes know two
-	maxCount     = 1 << 40 // sessions, questions, rows and seconds: sums over all nodes stay within 63 bits
-	maxInstances = 64      // processes that answer for one node: the node itself and runs with --hub
-	keptTrouble  = 256     // bytes of why rows wait that are kept: the rest is in the node's own log
-	keptJobs     = 1 << 10 // bytes of jobs' names that are kept of a node which is gone
+	maxReasons   = 16       // reasons for lost rows; nodes know two
+	maxCount     = 1 << 40  // sessions, questions, rows and seconds: sums over all nodes stay within 63 bits
+	maxInstances = 64       // processes that answer for one node: the node itself and runs with --hub
+	mostSaid     = 64 << 20 // bytes of what all nodes say: 3 KiB for each of maxNodes, where one needs 1
+	keptTrouble  = 256      // bytes of why rows wait that are kept: the rest is in the node's own log
+	keptJobs     = 1 << 10  // bytes of jobs' names that are kept of a node which is gone
 )
 
 // reasonForm is the form of the reasons that nodes have for lost rows, such as "row too large".
@@ -81,6 +82,18 @@ func checkWords(h node.Hello) error {
 		}
 	}
 	return nil
+}
+
+// bytes is about the memory that it takes.
+func (h *helloed) bytes() int64 {
+	n := 512 + len(h.Host) + len(h.Version) + len(h.Instance) + len(h.Trouble)
+	for _, job := range h.Jobs {
+		n += 24 + len(job)
+	}
+	for why := range h.Lost {
+		n += 64 + len(why)
+	}
+	return int64(n)
 }
 
 // cut keeps the beginning of a text.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/quota"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
@@ -19,6 +20,9 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/test/frames"
 )
+
+// everyone is known, and comes from nowhere.
+func everyone(string) (string, bool) { return "", true }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -117,7 +121,7 @@ func emptyRoster(t testing.TB, path string) *roster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	return &roster{dir: dir, nodes: map[string]*known{}}
+	return newRoster(dir)
 }
 
 // TestSilentProcessesAreForgotten: what the processes of a node have said is kept no longer than they are there.
@@ -162,6 +166,7 @@ func TestManyHellos(t *testing.T) {
 func crowded(t testing.TB, nodes int) *roster {
 	t.Helper()
 	r := emptyRoster(t, t.TempDir())
+	r.said = quota.New(1<<40, maxNodes)                                                        // for once
 	h := node.Hello{Host: strings.Repeat("<", maxWord), Version: strings.Repeat(">", maxWord)} // six bytes each in JSON
 	for i := range maxJobs {
 		h.Jobs = append(h.Jobs, fmt.Sprintf("%0100d", i))
@@ -319,7 +324,7 @@ func TestFloodOfNames(t *testing.T) {
 // comes again later; another one doesn't notice. A lake without a bound has no such share.
 func TestKeptShare(t *testing.T) {
 	const lake, frame = 160 << 30, 4 << 20
-	s, now := newShares(lake), time.Now()
+	s, now := newShares(lake, everyone), time.Now()
 	kept, later := 0, time.Duration(0)
 	for range 10_000 {
 		if later = s.lets(s.of("flood", now), frame, now); later == 0 {
@@ -345,7 +350,7 @@ func TestKeptShare(t *testing.T) {
 	if s.forget(now.Add(24 * time.Hour)); len(s.all) != 1 { // the flood's share is spent, and must be remembered
 		t.Errorf("%d shares are remembered", len(s.all))
 	}
-	s = newShares(0)
+	s = newShares(0, everyone)
 	for range 10_000 {
 		if s.lets(s.of("flood", now), frame, now) != 0 {
 			t.Fatal("a lake without a bound lets a node wait")
@@ -356,7 +361,7 @@ func TestKeptShare(t *testing.T) {
 // TestShares: what a node may have at once and in a time, as the clock goes.
 func TestShares(t *testing.T) {
 	now := time.Now()
-	s := newShares(0)
+	s := newShares(0, everyone)
 	one := s.of("n", now)
 	most := float64(64 << 20)
 	passed := 0
@@ -385,7 +390,7 @@ func TestShares(t *testing.T) {
 		at := now.Truncate(time.Hour).Add(time.Duration(minute) * time.Minute)
 		flushed := map[string]bool{}
 		for k := range 8 * 13 * 2 {
-			if s.of("busy", at).parts([]string{fmt.Sprint(k % (8 * 13))}, flushed, at) > 0 {
+			if s.parts("busy", []string{fmt.Sprint(k % (8 * 13))}, flushed, at) > 0 {
 				t.Fatalf("a busy node waits in minute %d", minute)
 			}
 		}
@@ -393,7 +398,7 @@ func TestShares(t *testing.T) {
 	away, tries := 0, 0
 	at := now
 	for hour := 0; hour < 30*24*13; tries++ {
-		if s.of("away", at).parts([]string{fmt.Sprint(hour)}, map[string]bool{}, at) == 0 {
+		if s.parts("away", []string{fmt.Sprint(hour)}, map[string]bool{}, at) == 0 {
 			hour, away = hour+1, away+1
 		} else {
 			at = at.Add(time.Second)
@@ -515,7 +520,7 @@ func FuzzHello(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := &roster{nodes: map[string]*known{}}
+		again := newRoster(nil)
 		err = again.read(bytes.NewReader(stored))
 		if err != nil || len(again.nodes) != len(r.nodes) || again.left > 0 {
 			t.Fatalf("%s: %v, %d left out", stored, err, again.left)

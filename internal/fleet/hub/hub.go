@@ -152,13 +152,22 @@ const maxAddr = 64 << 10
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now(), shares: newShares(o.LakeMax), hellos: hellos{}, askers: newAskers(),
-		carrier: newCarrier(), judging: judging{board: board.New()}}
+	h := &Hub{o: o, began: time.Now(), hellos: hellos{}, askers: newAskers(), carrier: newCarrier()}
+	h.shares = newShares(o.LakeMax, h.originOf)
+	h.judging.board = board.New(h.networkOf)
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err
 	}
 	return h, nil
+}
+
+// originOf is the roster's, once it is open.
+func (h *Hub) originOf(node string) (origin string, known bool) { return h.roster.origin(node) }
+
+func (h *Hub) networkOf(node string) string {
+	origin, _ := h.originOf(node)
+	return origin
 }
 
 func (h *Hub) open() (err error) {

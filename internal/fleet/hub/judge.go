@@ -62,7 +62,7 @@ func (h *Hub) judge(ctx context.Context) {
 	if h.o.JudgeEvery > 0 {
 		every = h.o.JudgeEvery
 	}
-	alerts := newAlerts(h.o.AlertTo)
+	alerts := newAlerts(h.o.AlertTo, h.networkOf)
 	defer alerts.end()
 	for {
 		if pause(ctx, every); ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -194,11 +195,41 @@ func TestAlertsAddress(t *testing.T) {
 			t.Errorf("%+v", bad)
 		}
 	}
-	a := newAlerts(AlertTo{Alertmanager: "http://user:secret@127.0.0.1:1"})
+	a := newAlerts(AlertTo{Alertmanager: "http://user:secret@127.0.0.1:1"}, func(string) string { return "" })
 	defer a.end()
 	one := board.Of("j", []board.Told{{Node: "n", Verdict: detect.Leak}}, skew.Report{})
 	err := a.tell(t.Context(), []board.Verdict{{Job: one}}, map[string][]string{"j": {"n"}}, time.Now())
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
+	}
+}
+
+// TestAlertsOfMadeUpNames: who makes up nodes that leak keeps no alert of another's from being told, neither where the
+// other comes from elsewhere nor where it was there before.
+func TestAlertsOfMadeUpNames(t *testing.T) {
+	a := newAlerts(AlertTo{}, func(node string) string { return node[:1] })
+	found := map[string]*alert{}
+	add := func(node string, n int) {
+		for i := range n {
+			found[fmt.Sprint(node, "-", i)] = &alert{Labels: map[string]string{"node": node}}
+		}
+	}
+	for i := range 10_000 {
+		add(fmt.Sprint("flood-", i), 3)
+	}
+	add("honest", 8)
+	add("fellow", 1) // of the flood's origin
+	kept := a.fair(found)
+	if len(kept) != maxAlerts || !kept["fellow-0"] {
+		t.Errorf("%d alerts, that of the fellow: %v", len(kept), kept["fellow-0"])
+	}
+	for i := range 8 {
+		if !kept[fmt.Sprint("honest-", i)] {
+			t.Errorf("alert %d of another origin is not told", i)
+		}
+	}
+	add("flood-0", 50)
+	if again := a.fair(found); !maps.Equal(kept, again) {
+		t.Error("another alert of one node moves those of others")
 	}
 }

@@ -166,7 +166,7 @@ func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Bat
 		if flushed[from] == nil {
 			flushed[from] = map[string]bool{}
 		}
-		if m.Later = share.parts(h.o.Keep.Parts(b), flushed[from], now); m.Later == 0 {
+		if m.Later = h.shares.parts(from, h.o.Keep.Parts(b), flushed[from], now); m.Later == 0 {
 			m.Later = h.shares.lets(share, len(m.Data), now)
 		}
 		ok = m.Later == 0

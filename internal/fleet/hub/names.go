@@ -28,11 +28,20 @@ var (
 	errOther     = errors.New("the name belongs to another node")
 	errKey       = errors.New("the node's key has too many names")
 	errFull      = errors.New("there are too many nodes")
+	errSaid      = errors.New("all nodes together say too much of themselves, and this one most")
 	errHasty     = errors.New("too many new nodes in a short time")
 	errNoNode    = errors.New("the hub knows no such node")
 	errHere      = errors.New("the node is connected: end it first")
 	errUnkept    = errors.New("the roster can't be written")
 )
+
+// originOf is what one machine has of addresses, as a text; "" for none.
+func originOf(from netip.Addr) string {
+	if at := bus.Network(from); at.IsValid() {
+		return at.String()
+	}
+	return ""
+}
 
 // sources are where new names came from lately.
 type sources struct {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/order"
+	"github.com/memgauge/memgauge/internal/base/quota"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -39,6 +40,7 @@ type roster struct {
 	nodes map[string]*known
 	dirty bool
 	from  sources      // of new names
+	said  *quota.Quota // bytes of hellos
 	left  int          // entries of the file that were none
 	gone  atomic.Int64 // processes that have said goodbye
 
@@ -60,6 +62,7 @@ type known struct {
 	Since  time.Time   `json:"since,omitzero"` // when it was new; not known of those that an older hub has named
 	hellos map[string]helloed
 	turn   uint64 // that has its key
+	origin string // the network that it comes from; "" where nobody knows
 }
 
 // helloed is one process of a node.
@@ -74,10 +77,15 @@ const maxRoster = 160 << 20
 // badRoster is behind the name of a roster that could not be read.
 const badRoster = ".bad"
 
+// newRoster is one of no nodes.
+func newRoster(dir *rootdir.Dir) *roster {
+	return &roster{dir: dir, nodes: map[string]*known{}, said: quota.New(mostSaid, maxNodes)}
+}
+
 // openRoster reads the roster. A hub is there whatever it holds: entries that are none are left out and counted; a file
 // that is damaged or too large is kept under another name, and what can be read of it counts.
 func openRoster(dir *rootdir.Dir, log *slog.Logger) (*roster, error) {
-	r := &roster{dir: dir, nodes: map[string]*known{}}
+	r := newRoster(dir)
 	if err := r.readFile(log); err != nil {
 		return nil, err
 	}
@@ -154,6 +162,7 @@ func (r *roster) claim(name, key string, from netip.Addr, now time.Time) (turn u
 	n := r.nodes[name]
 	switch {
 	case n != nil && n.Key == key:
+		n.origin = originOf(from)
 		return n.turn, nil
 	case n != nil && now.Sub(n.Node.Seen) < forgetAfter:
 		return 0, errOther
@@ -165,8 +174,9 @@ func (r *roster) claim(name, key string, from netip.Addr, now time.Time) (turn u
 		}
 	}
 	r.turn++
-	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}},
-		Since: now.UTC(), turn: r.turn}
+	r.dropLocked(name)
+	r.nodes[name] = &known{Key: key, origin: originOf(from),
+		Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}}, Since: now.UTC(), turn: r.turn}
 	r.unkept = append(r.unkept, name)
 	return r.turn, nil
 }
@@ -206,7 +216,7 @@ func (r *roster) roomLocked(key string, now time.Time) error {
 			return errKey
 		}
 		if names >= namesPerKey {
-			delete(r.nodes, ended)
+			r.dropLocked(ended)
 		}
 	}
 	if len(r.nodes) < maxNodes {
@@ -226,7 +236,7 @@ func (r *roster) roomLocked(key string, now time.Time) error {
 	if newest == "" {
 		return errFull
 	}
-	delete(r.nodes, newest)
+	r.dropLocked(newest)
 	return nil
 }
 
@@ -234,10 +244,34 @@ func (r *roster) roomLocked(key string, now time.Time) error {
 func (r *roster) forgetLocked(now time.Time) {
 	for name, n := range r.nodes {
 		if now.Sub(n.Node.Seen) >= forgetAfter {
-			delete(r.nodes, name)
+			r.dropLocked(name)
 			r.dirty = true
 		}
 	}
+}
+
+// dropLocked forgets a name, if there is one.
+func (r *roster) dropLocked(name string) {
+	delete(r.nodes, name)
+	r.said.Set(name, "", 0)
+}
+
+// countLocked counts what the processes of a node have said. Where all nodes have said too much, it forgets what those
+// have that said most; they are not there until they say hello again.
+func (r *roster) countLocked(name string, n *known) error {
+	bytes := int64(0)
+	for _, h := range n.hellos {
+		bytes += h.bytes()
+	}
+	r.said.Set(name, n.origin, bytes)
+	var err error
+	for _, most := range r.said.Yield() {
+		r.nodes[most].hellos = nil
+		if most == name {
+			err = errSaid
+		}
+	}
+	return err
 }
 
 // forget gives a node's name back.
@@ -251,7 +285,7 @@ func (r *roster) forget(name string) error {
 	case n.now(time.Now()).Up:
 		return errHere
 	}
-	delete(r.nodes, name)
+	r.dropLocked(name)
 	r.dirty = true
 	return nil
 }
@@ -291,10 +325,21 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 		}
 		delete(n.hellos, h.Instance)
 		n.Node.Ended = h.Once && len(n.hellos) == 0
-		return nil
+		return r.countLocked(name, n)
 	}
 	n.hellos[h.Instance] = helloed{now, h}
-	return nil
+	return r.countLocked(name, n)
+}
+
+// origin is the network that a node comes from, "" where nobody knows, and whether there is one of that name.
+func (r *roster) origin(name string) (origin string, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[name]
+	if n == nil {
+		return "", false
+	}
+	return n.origin, true
 }
 
 // processes is how many have said that they answer for a node.
@@ -393,8 +438,12 @@ func (r *roster) text() (text []byte, turn uint64, err error) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.forgetLocked(now)
-	for _, n := range r.nodes {
-		n.forgetSilent(now)
+	for name, n := range r.nodes {
+		if silent := len(n.hellos); silent > 0 {
+			if n.forgetSilent(now); len(n.hellos) < silent {
+				_ = r.countLocked(name, n) // it is less than before
+			}
+		}
 	}
 	if !r.dirty && r.settled >= r.turn {
 		return nil, 0, nil

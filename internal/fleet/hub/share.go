@@ -1,7 +1,10 @@
 package hub
 
 import (
+	"hash/maphash"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/base/quota"
 )
 
 // What one node may ask of the hub in a time. A node with 8 ranks sends some 13 frames in 30 s, each of another table:
@@ -70,6 +73,10 @@ func (b *bucket) full(r rate, now time.Time) bool {
 	return b.at.IsZero() || b.left+now.Sub(b.at).Seconds()*r.each >= r.burst
 }
 
+// mostSeen bounds the partitions that are remembered of all nodes: 50 for each of maxNodes, where one has rows in some
+// 30 an hour, of 24 bytes.
+const mostSeen = 1 << 20
+
 // remembered finds what is kept of a node, and begins it where there is nothing. Names come and go: where there are
 // maxNodes already, forget takes out those that need not be remembered.
 func remembered[V any](all map[string]*V, node string, forget func()) *V {
@@ -89,31 +96,42 @@ type share struct {
 	bytes, files, hours bucket
 	kept                bucket // of keptShare
 	hour                time.Time
-	seen                map[string]bool // partitions in this hour; hourShare bounds them
+	seen                map[uint64]struct{} // hashes of partitions in this hour; hourShare bounds them
 }
 
 // shares are those of all nodes that sent something lately. They are for one goroutine.
 type shares struct {
 	all  map[string]*share
 	kept rate // of a node's share.kept
+	seed maphash.Seed
+	seen *quota.Quota // of share.seen
+	// origin is where a node is, and whether it has its name still.
+	origin func(node string) (origin string, known bool)
 }
 
-func newShares(lake int64) shares { return shares{map[string]*share{}, keptShare(lake)} }
+func newShares(lake int64, origin func(string) (string, bool)) shares {
+	return shares{map[string]*share{}, keptShare(lake), maphash.MakeSeed(), quota.New(mostSeen, maxNodes), origin}
+}
 
 // of finds a node's.
 func (s shares) of(node string, now time.Time) *share {
 	one := remembered(s.all, node, func() { s.forget(now) })
 	if hour := now.Truncate(time.Hour); !hour.Equal(one.hour) {
-		one.hour, one.seen = hour, map[string]bool{}
+		one.hour, one.seen = hour, map[uint64]struct{}{}
+		s.seen.Set(node, "", 0)
 	}
 	return one
 }
 
+// forget forgets nodes that have all of their share, and those whose name another may have by now: names can be made up
+// more quickly than shares come back.
 func (s shares) forget(now time.Time) {
 	for node, one := range s.all {
-		if one.bytes.full(byteShare, now) && one.files.full(fileShare, now) && one.hours.full(hourShare, now) &&
-			one.kept.full(s.kept, now) {
+		full := one.bytes.full(byteShare, now) && one.files.full(fileShare, now) && one.hours.full(hourShare, now) &&
+			one.kept.full(s.kept, now)
+		if _, known := s.origin(node); full || !known {
 			delete(s.all, node)
+			s.seen.Set(node, "", 0)
 		}
 	}
 }
@@ -126,28 +144,36 @@ func (s shares) lets(one *share, frame int, now time.Time) time.Duration {
 	return one.kept.take(s.kept, float64(frame), now)
 }
 
-// parts asks for the partitions of a frame; flushed are those that this flush makes files of already.
-func (s *share) parts(names []string, flushed map[string]bool, now time.Time) (later time.Duration) {
+// parts asks for the partitions of a node's frame; flushed are those that this flush makes files of already.
+func (s shares) parts(node string, names []string, flushed map[string]bool, now time.Time) (later time.Duration) {
+	one := s.of(node, now)
 	var files, hours float64
-	for _, name := range names {
+	hashes := make([]uint64, len(names))
+	for i, name := range names {
 		if !flushed[name] {
 			files++
 		}
-		if !s.seen[name] {
+		hashes[i] = maphash.String(s.seed, name)
+		if _, seen := one.seen[hashes[i]]; !seen {
 			hours++
 		}
 	}
 	if hours > 0 {
-		later = s.hours.take(hourShare, hours, now)
+		later = one.hours.take(hourShare, hours, now)
 	}
 	if files > 0 && later == 0 {
-		later = s.files.take(fileShare, files, now)
+		later = one.files.take(fileShare, files, now)
 	}
 	if later > 0 {
 		return later
 	}
-	for _, name := range names {
-		s.seen[name], flushed[name] = true, true
+	for i, name := range names {
+		one.seen[hashes[i]], flushed[name] = struct{}{}, true
+	}
+	origin, _ := s.origin(node)
+	s.seen.Set(node, origin, int64(len(one.seen)))
+	for _, most := range s.seen.Yield() { // their partitions count as new ones
+		s.all[most].seen = map[uint64]struct{}{}
 	}
 	return 0
 }

@@ -44,7 +44,7 @@ func TestHubSpeaksForNobody(t *testing.T) {
 
 // TestClaimedSize: a frame that is none costs its node what it is long, and not what it says that it holds.
 func TestClaimedSize(t *testing.T) {
-	h := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0)}
+	h := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0, everyone)}
 	corrupt := make([]byte, 16)
 	copy(corrupt, "MGF\x01")
 	binary.LittleEndian.PutUint32(corrupt[12:], 64<<20)
@@ -90,7 +90,7 @@ func TestUnpackedIsPaid(t *testing.T) {
 	before := byteShare
 	defer func() { byteShare = before }()
 	byteShare = rate{burst: float64(share * frame.Unpacked(bad)), each: 1}
-	h := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0)}
+	h := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0, everyone)}
 	for range share + 1 {
 		m := bus.Msg{Subject: "mg.rows.x", Data: bad}
 		if _, ok := h.admit(&m, map[string]map[string]bool{}); ok {
@@ -125,7 +125,7 @@ func TestFormerNode(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	m := bus.Msg{Subject: "mg.ship.n1", Data: older}
-	other := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0)}
+	other := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: newShares(0, everyone)}
 	if _, ok := other.admit(&m, nil); ok || m.Later == 0 || other.counts.bad[whyFormer] != 1 {
 		t.Errorf("one in the stream: later %s, %v", m.Later, other.counts.bad)
 	}

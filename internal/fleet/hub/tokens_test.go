@@ -98,7 +98,7 @@ func exists(path string) bool {
 // TestEndedNodes: a node that was there for one run is not missed when that is over, and of a key's names the oldest of
 // those is forgotten where there are too many.
 func TestEndedNodes(t *testing.T) {
-	r := &roster{nodes: map[string]*known{}}
+	r := newRoster(nil)
 	now := time.Now()
 	for i := range namesPerKey + 3 {
 		name := "run-" + string(rune('a'+i))

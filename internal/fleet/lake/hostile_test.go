@@ -314,6 +314,69 @@ func TestNumbersOfOthers(t *testing.T) {
 	}
 }
 
+// TestLedgersOfMadeUpNames: what the rows of many made-up names cost is bounded in a partition, where a node with few
+// streams has its place whatever others took, and in all partitions together, of which those that were used longest ago
+// are read from their files again. No row is there twice, and none is lost but those that are told.
+func TestLedgersOfMadeUpNames(t *testing.T) {
+	few, most, all := fewCosts, maxCosts, maxLedgers
+	defer func() { fewCosts, maxCosts, maxLedgers = few, most, all }()
+	fewCosts, maxCosts, maxLedgers = 200, 20_000, 40_000
+	dir := t.TempDir()
+	w := writer(t, soon(dir))
+	defer w.Close()
+	one := func(name string, first uint64, hour int) frame.Batch {
+		at := began.Add(time.Duration(hour) * time.Hour)
+		return framed(frame.Header{Job: "llama", Node: name, Rank: -1, Session: "s1", Table: "python.steps",
+			First: first, Count: 1}, []frame.Field{tsField}, func(string, int) any { return at })
+	}
+	send := func(list []frame.Batch) {
+		t.Helper()
+		if err := w.AppendAll(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var flood []frame.Batch
+	for i := range 100 {
+		for k := range 20 {
+			flood = append(flood, one(fmt.Sprint("made-up-", i), uint64(1+2*k), 0))
+		}
+	}
+	send(flood)
+	lost := w.Refused()[whyGaps]
+	if _, cost := w.mu.parts[hour{"steps", "", began.Truncate(time.Hour)}].rows.costs(); cost > maxCosts+100*fewCosts ||
+		lost == 0 || lost > 1900 {
+		t.Errorf("a ledger of %d bytes, %d of 2000 rows lost", cost, lost)
+	}
+	send([]frame.Batch{one("honest", 1, 0), one("honest", 3, 0), one("honest", 5, 0)})
+	if w.Refused()[whyGaps] != lost {
+		t.Error("the rows of another node are lost")
+	}
+	var names []frame.Batch
+	for hour := range 20 {
+		for i := range 100 {
+			names = append(names, one(fmt.Sprint("name-", i), uint64(1+hour), hour))
+		}
+	}
+	for range 2 { // as they would come again
+		send(names)
+	}
+	if w.mu.bytes > maxLedgers || len(w.mu.parts) > 15 {
+		t.Errorf("%d bytes of %d partitions", w.mu.bytes, len(w.mu.parts))
+	}
+	sum := int64(0)
+	for _, p := range w.mu.parts {
+		_, cost := p.rows.costs()
+		sum += cost
+	}
+	if sum != w.mu.bytes {
+		t.Errorf("%d bytes are there, %d counted", sum, w.mu.bytes)
+	}
+	lost = w.Refused()[whyGaps]
+	if got := csv(t, Choice{Location: dir}, "SELECT count(*) FROM python.steps"); got != fmt.Sprint(4003-lost) {
+		t.Errorf("%s rows, %d lost", got, lost)
+	}
+}
+
 // FuzzListing: whatever names a listing has, nothing panics, and no name leaves the lake.
 func FuzzListing(f *testing.F) {
 	f.Add("../job=a/date=2026-01-01/hour=10/tier=r0/x.parquet", "steps/job=../date=2026-01-01/hour=10/_gen-3.json")

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
 // Files have the rows of many jobs. In which hours a job has any stands in a list for each day, .jobs/DATE.json: a
@@ -64,6 +66,11 @@ func readList(ctx context.Context, p place, date string) *day {
 	text, err := io.ReadAll(io.LimitReader(f, maxList))
 	if err != nil || json.Unmarshal(text, d) != nil || d.Jobs == nil {
 		return nil
+	}
+	for job := range d.Jobs {
+		if frame.CheckName("job", job) != nil {
+			return nil // it is none of ours, whatever else it says
+		}
 	}
 	return d
 }
@@ -238,7 +245,8 @@ func jobsOf(ctx context.Context, p place) (names []string, open bool, err error)
 			return nil, false, err
 		}
 		for _, name := range below {
-			if job, is := strings.CutPrefix(name, jobKey); is && viewOf(table) != nil {
+			job, is := strings.CutPrefix(name, jobKey)
+			if is && viewOf(table) != nil && frame.CheckName("job", job) == nil {
 				all[job] = true
 			}
 		}

@@ -205,8 +205,7 @@ func (w *Writer) forget(now time.Time) {
 		}
 		// that of strays is looked at whenever rows come
 		if !h.begin.Equal(strays) || now.Sub(p.used) > time.Hour {
-			delete(w.mu.parts, h)
-			p.loaded = false // whoever waits for the lock with it in hand
+			w.drop(h, p)
 		}
 		p.Unlock()
 	}

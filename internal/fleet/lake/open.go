@@ -61,11 +61,23 @@ const MaxDownload = int64(20 * units.GiB)
 
 // Open opens a part of a lake. Files of S3 are fetched into the cache of memgauge first, unless they are there.
 func Open(ctx context.Context, c Choice) (*Tables, error) {
+	reads := &progress{}
+	reads.reached(c.Location)
+	return patiently(ctx, reads, func() (*Tables, error) { return open(ctx, c, reads) },
+		func(t *Tables) { _ = t.Close() })
+}
+
+func open(ctx context.Context, c Choice, reads *progress) (*Tables, error) {
 	p, err := openPlace(ctx, c.Location, false)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
+	if d, here := p.(*directory); here {
+		d.reads = reads
+	} else {
+		reads.never() // the client of S3 has times of its own
+	}
 	for again := 0; ; again++ {
 		t, err := openOn(ctx, p, c)
 		if errors.Is(err, fs.ErrNotExist) && again < 3 { // a merge has replaced what was listed
@@ -98,6 +110,9 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	views, err := viewsOf(ctx, p, files, root, cache, c)
 	if err != nil {
 		return nil, err
+	}
+	if d, here := p.(*directory); here {
+		d.reads.never() // a cell has times of its own
 	}
 	work, err := cell.Start(cell.Spec{Kind: CellKind, Task: task{Root: root, Views: views}, Read: []string{root},
 		Tmp: c.TempDir})

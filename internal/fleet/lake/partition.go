@@ -165,8 +165,36 @@ func sortOut(files []entry) map[hour]*content {
 	}
 	for _, c := range out {
 		c.findCutShort()
+		c.fallBack()
 	}
 	return out
+}
+
+// fallBack takes what was merged for current where the merged file of the newest marker is missing: it is all that
+// there is of those rows, and nobody has them twice. A marker alone, which anybody may have put into a lake, hides no
+// row.
+func (c *content) fallBack() {
+	if c.generation == 0 || len(c.merged) > 0 {
+		return
+	}
+	before := -1
+	for _, f := range c.old {
+		if p, _ := parse(f.name); p.generation < c.generation {
+			before = max(before, p.generation)
+		}
+	}
+	c.old = slices.DeleteFunc(c.old, func(f entry) bool {
+		p, _ := parse(f.name)
+		if p.generation != before {
+			return false
+		}
+		if p.kind == rawTier {
+			c.raw = append(c.raw, f)
+		} else {
+			c.merged = append(c.merged, f)
+		}
+		return true
+	})
 }
 
 // findCutShort tells a file of a merge that was cut short before its marker from one that has lost its marker: what the

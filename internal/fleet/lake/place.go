@@ -53,6 +53,8 @@ type directory struct {
 	root *rootdir.Dir
 	made *rootdir.Dir // the stage; nil for a reader
 	lock *os.File     // held by the writer; nil for a reader
+
+	reads *progress // of a reader; nil where nobody looks at it
 }
 
 const stageName = ".stage"
@@ -107,7 +109,12 @@ func (d *directory) take() (err error) {
 }
 
 // list tells of the files below a directory. A link is refused by its name: what it leads to is no part of the lake.
+// maxDepth is how many directories a file of a lake lies in: table, job, date, hour and tier. Whoever made a lake can
+// nest others without end.
+const maxDepth = 5
+
 func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
+	d.reached(prefix)
 	top, prefix := d.root, strings.TrimSuffix(prefix, "/")
 	if prefix != "" {
 		top, err = d.root.Sub(prefix)
@@ -120,10 +127,13 @@ func (d *directory) list(ctx context.Context, prefix string) (list []entry, err 
 		defer top.Close()
 	}
 	err = top.Walk(func(name string, i rootdir.Info) error {
+		d.reached(path.Join(prefix, name))
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case strings.HasPrefix(i.Name, "."):
+			return fs.SkipDir
+		case i.Mode.IsDir() && strings.Count(path.Join(prefix, name), "/") >= maxDepth: // none of ours
 			return fs.SkipDir
 		case i.Mode.Type() == fs.ModeSymlink:
 			return aLink(top, name)
@@ -136,6 +146,7 @@ func (d *directory) list(ctx context.Context, prefix string) (list []entry, err 
 }
 
 func (d *directory) dirs(_ context.Context, of string) (names []string, err error) {
+	d.reached(of)
 	top := d.root
 	if of != "" {
 		top, err = d.root.Sub(of)
@@ -170,6 +181,7 @@ func (d *directory) put(_ context.Context, name, made string) error {
 }
 
 func (d *directory) open(_ context.Context, name string) (readable, error) {
+	d.reached(name)
 	f, err := d.root.Open(name)
 	if err != nil {
 		return nil, err
@@ -178,6 +190,7 @@ func (d *directory) open(_ context.Context, name string) (readable, error) {
 }
 
 func (d *directory) local(_ context.Context, e entry, _ *rootdir.Dir) (*os.File, error) {
+	d.reached(e.name)
 	return d.root.Open(e.name)
 }
 
@@ -203,6 +216,11 @@ func (d *directory) move(_ context.Context, name, to string) error {
 	}
 	d.root.Prune(path.Dir(name))
 	return nil
+}
+
+// reached notes what is read now.
+func (d *directory) reached(name string) {
+	d.reads.reached(filepath.Join(d.root.Path(), filepath.FromSlash(name)))
 }
 
 func (d *directory) stage() *rootdir.Dir { return d.made }

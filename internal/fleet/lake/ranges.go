@@ -57,6 +57,34 @@ func (l ledger) addAll(other ledger) {
 	}
 }
 
+// Bounds of ledgers, in bytes of their texts, which is about the memory that they take. A node may have some 20 streams
+// of a partition, or stretches in them, whatever others have; more where there is room. So that of 20,000 nodes, which
+// are as many as a hub knows, is no larger than a marker may be, whatever names were made up. Variables for tests.
+var (
+	fewCosts   = int64(maxMarker / 2 / 20_000)
+	maxCosts   = int64(maxMarker / 2)
+	maxLedgers = int64(256 << 20) // of all partitions of a writer: those of a thousand nodes take 10 MB
+)
+
+// costOf is about what a stream takes in a marker and in memory.
+func costOf(stream string, r ranges) int64 {
+	if len(r) == 0 {
+		return 0
+	}
+	return int64(len(stream) + 8 + 32*len(r))
+}
+
+// costs are those of a ledger's streams by node, and of all.
+func (l ledger) costs() (of map[string]int64, all int64) {
+	of = map[string]int64{}
+	for stream, r := range l {
+		cost := costOf(stream, r)
+		of[nodeOf(stream)] += cost
+		all += cost
+	}
+	return of, all
+}
+
 // fresh are the rows of other that are not in l, and whether those are all of them.
 func (l ledger) fresh(other ledger) (out ledger, all bool) {
 	out, all = ledger{}, true

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Writer struct {
 	mu    struct {
 		sync.Mutex
 		parts   map[hour]*part
+		bytes   int64                      // of the ledgers of all parts, as ledger.costs has them
 		formers map[string]map[string]bool // jobs that a table has partitions of their own of
 	}
 	lists lists
@@ -61,7 +63,9 @@ type part struct {
 	loaded     bool
 	generation int
 	rows       ledger
-	used       time.Time
+	// For who has the writer's lock.
+	used  time.Time
+	bytes int64 // that its ledger counts in the writer's
 }
 
 // New opens a lake for writing. A directory is locked: a lake has one writer.
@@ -156,23 +160,40 @@ func (w *Writer) AppendAll(ctx context.Context, batches []frame.Batch) error {
 
 // part finds or makes the entry of a partition, locked and loaded.
 func (w *Writer) part(ctx context.Context, h hour) (*part, error) {
+	p := w.entry(h)
+	for p.Lock(); !w.isPart(h, p); p.Lock() { // it was forgotten meanwhile
+		p.Unlock()
+		p = w.entry(h)
+	}
+	if p.loaded {
+		return p, nil
+	}
+	err := w.load(ctx, h, p)
+	w.unload(h, p)
+	if err != nil {
+		p.Unlock()
+		return nil, err
+	}
+	return p, nil
+}
+
+// entry finds or makes that of a partition.
+func (w *Writer) entry(h hour) *part {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	p := w.mu.parts[h]
 	if p == nil {
 		p = &part{}
 		w.mu.parts[h] = p
 	}
-	w.mu.Unlock()
-	p.Lock()
 	p.used = time.Now()
-	if p.loaded {
-		return p, nil
-	}
-	if err := w.load(ctx, h, p); err != nil {
-		p.Unlock()
-		return nil, err
-	}
-	return p, nil
+	return p
+}
+
+func (w *Writer) isPart(h hour, p *part) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.parts[h] == p
 }
 
 // load learns from the files themselves which rows a partition has: after a crash nothing else knows. Files that are
@@ -230,7 +251,9 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 		return err
 	}
 	defer p.Unlock()
+	defer func() { w.unload(h, p) }() // before the lock is let go
 	taken, spans := maps.Clone(p.rows), spansOf(p.rows)
+	costs, all := p.rows.costs()
 	var list []piece
 	came, fresh, gaps := int64(0), int64(0), int64(0)
 	for _, x := range pieces {
@@ -239,13 +262,15 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 			for _, s := range astray[x.stream].minus(s) {
 				next := taken[x.stream].add(s)
 				grown := len(next) - len(taken[x.stream])
-				n := int64(s[1] - s[0] + 1)
-				if grown > 0 && spans[nodeOf(x.stream)]+grown > maxSpans {
+				n, node := int64(s[1]-s[0]+1), nodeOf(x.stream)
+				cost := costOf(x.stream, next) - costOf(x.stream, taken[x.stream])
+				if grown > 0 && (spans[node]+grown > maxSpans || costs[node]+cost > fewCosts && all+cost > maxCosts) {
 					gaps, came = gaps+n, came-n
 					continue
 				}
 				list, fresh = append(list, x.slice(s)), fresh+n
-				taken[x.stream], spans[nodeOf(x.stream)] = next, spans[nodeOf(x.stream)]+grown
+				taken[x.stream], spans[node] = next, spans[node]+grown
+				costs[node], all = costs[node]+cost, all+cost
 			}
 		}
 	}
@@ -261,6 +286,38 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 	w.again.Add(came - fresh)
 	w.refuse(whyGaps, gaps)
 	return nil
+}
+
+// unload counts what the ledger of a part takes, which is locked, and forgets those of others that were used longest
+// ago where all take too much: they are read from their files again when rows come for them.
+func (w *Writer) unload(h hour, p *part) {
+	_, bytes := p.rows.costs()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.parts[h] == p {
+		w.mu.bytes, p.bytes = w.mu.bytes+bytes-p.bytes, bytes
+	}
+	if w.mu.bytes <= maxLedgers {
+		return
+	}
+	others := slices.Collect(maps.Keys(w.mu.parts))
+	order.By(others, func(a, b hour) int { return w.mu.parts[a].used.Compare(w.mu.parts[b].used) })
+	for _, other := range others {
+		if w.mu.bytes <= maxLedgers-maxLedgers/16 {
+			return
+		}
+		if one := w.mu.parts[other]; one != p && one.bytes > 0 && one.TryLock() {
+			w.drop(other, one)
+			one.Unlock()
+		}
+	}
+}
+
+// drop forgets a part, for who has its lock and the writer's.
+func (w *Writer) drop(h hour, p *part) {
+	delete(w.mu.parts, h)
+	w.mu.bytes -= p.bytes
+	p.loaded, p.rows, p.bytes = false, nil, 0 // whoever waits for the lock with it in hand
 }
 
 // elsewhere is what other partitions have of the pieces' streams: that of strays, since a row that lay too far ahead of

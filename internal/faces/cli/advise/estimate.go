@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -193,7 +194,7 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 	if err := run.Enclose(ctx); err != nil {
 		return fmt.Errorf("estimate: %w", err)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %s\n", beforehand(run, precisions))
+	plain.Fprintf(a.Stderr, "memgauge: %s\n", beforehand(run, precisions))
 	ctx, end := a.patience(ctx, patience, run.Shapes)
 	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
 	end()
@@ -252,10 +253,10 @@ func (a *commands) patience(ctx context.Context, after time.Duration, shapes boo
 		text := fmt.Sprintf("memgauge: the runs have taken %s so far, and may take several times that%s",
 			units.Duration(after), hint)
 		if in, ok := a.Stdin.(*os.File); !ok || !term.IsTerminal(in) || term.TerminalWidth(a.Stderr) == 0 {
-			fmt.Fprintln(a.Stderr, text)
+			plain.Fprintf(a.Stderr, "%s\n", text)
 			return
 		}
-		fmt.Fprint(a.Stderr, text+". Go on? [Y/n] ")
+		plain.Fprintf(a.Stderr, "%s. Go on? [Y/n] ", text)
 		answer, err := bufio.NewReader(a.OpenStdin(asking)).ReadString('\n')
 		if err != nil && asking.Err() != nil {
 			fmt.Fprintln(a.Stderr)
@@ -279,7 +280,7 @@ func (a *commands) progress() func(string) {
 	if term.TerminalWidth(a.Stderr) == 0 {
 		return func(string) {}
 	}
-	return func(what string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", what) }
+	return func(what string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", what) }
 }
 
 func (a *commands) showEstimate(r answer) error {

@@ -3,9 +3,9 @@ package alloc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -41,7 +41,7 @@ func (a *commands) snapshotOf(ctx context.Context, command string, timeout units
 					"alloc replay and alloc advise leave one there while the trainer lives"),
 				"name a snapshot's file: "+recordHint)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: from the snapshot of pid %d that was taken at %s\n", kept.PID,
+	plain.Fprintf(a.Stderr, "memgauge: from the snapshot of pid %d that was taken at %s\n", kept.PID,
 		kept.Taken.Format(time.DateTime))
 	return kept.Path, nil
 }

@@ -103,7 +103,7 @@ func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.W
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process even if the first had no effect
-	ctx = ask.Telling(ctx, func(line string) { fmt.Fprintln(a.Stderr, "memgauge: "+line) })
+	ctx = ask.Telling(ctx, func(line string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", line) })
 	return a.Report(a.Execute(ctx, args))
 }
 

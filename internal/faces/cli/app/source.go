@@ -30,7 +30,7 @@ func (a *App) Source() (*source.Source, error) {
 		return nil, err
 	}
 	if a.source = s; s.Note() != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: %s\n", s.Note())
+		plain.Fprintf(a.Stderr, "memgauge: %s\n", s.Note())
 	}
 	return s, nil
 }
@@ -170,7 +170,7 @@ func (a *App) Miss(missing []fanout.Missing) {
 			units.Age(m.Seen, time.Now()))
 	}
 	if more := len(missing) - maxMissing; more > 0 {
-		fmt.Fprintf(a.Stderr, "memgauge: and %d more nodes are missing (--json names them)\n", more)
+		plain.Fprintf(a.Stderr, "memgauge: and %d more nodes are missing (--json names them)\n", more)
 	}
 }
 

@@ -71,7 +71,7 @@ func (g *gathered) miss(node, why string) {
 
 func (g *gathered) told(err error) {
 	if err == nil {
-		fmt.Fprintf(g.a.Stderr, "memgauge: %s answered, each for itself: job and node say which\n",
+		plain.Fprintf(g.a.Stderr, "memgauge: %s answered, each for itself: job and node say which\n",
 			doc.Plural(g.shown, "session"))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -50,7 +51,7 @@ func (a *commands) list(ctx context.Context, o listOptions) error {
 	}
 	sessions, left, err := ask.List(ctx, o.all)
 	if note := ask.Elsewhere(); note != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: %s\n", note)
+		plain.Fprintf(a.Stderr, "memgauge: %s\n", note)
 	}
 	if o.all || len(sessions) == 0 {
 		a.tellLeftOut(left)
@@ -62,7 +63,7 @@ func (a *commands) list(ctx context.Context, o listOptions) error {
 		return writeListJSON(a.Answer(true), sessions)
 	}
 	if len(sessions) == 0 {
-		_, err := fmt.Fprintln(a.Stderr, nothingToList(o.all))
+		_, err := plain.Fprintf(a.Stderr, "%s\n", nothingToList(o.all))
 		return err
 	}
 	return writeList(a.Text(), sessions, term.TerminalWidth(a.Stdout), time.Now())
@@ -73,10 +74,10 @@ const mostLeftOut = 5
 
 func (a *commands) tellLeftOut(left []error) {
 	for _, err := range left[:min(len(left), mostLeftOut)] {
-		fmt.Fprintf(a.Stderr, "memgauge: left out: %v\n", err)
+		plain.Fprintf(a.Stderr, "memgauge: left out: %v\n", err)
 	}
 	if more := len(left) - mostLeftOut; more > 0 {
-		fmt.Fprintf(a.Stderr, "memgauge: left out: %d more\n", more)
+		plain.Fprintf(a.Stderr, "memgauge: left out: %d more\n", more)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -90,7 +91,7 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 	if err != nil {
 		return err
 	}
-	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
+	q.Note = func(text string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", text) }
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	out, err := QuerySink(a.App, o.Output)

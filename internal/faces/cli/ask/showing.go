@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/base/chart"
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -47,7 +48,7 @@ func (p *talk) page(ctx context.Context, sub *app.App) (show func()) {
 		text := answer.String()
 		wide, high, known := p.tty.size()
 		if answer.left > 0 {
-			fmt.Fprintf(p.a.Stderr, "memgauge: the last %s of the answer are not shown; query -o FILE writes all\n",
+			plain.Fprintf(p.a.Stderr, "memgauge: the last %s of the answer are not shown; query -o FILE writes all\n",
 				units.Bytes(answer.left))
 		}
 		if !known || fits(text, wide, high) || ctx.Err() != nil {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/memgauge/memgauge/internal/base/order"
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/faces/evidence"
@@ -168,7 +169,7 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	r.version = app.Version
 	slices.Sort(r.foreign)
 	for _, path := range slices.Compact(r.foreign) {
-		fmt.Fprintf(a.Stderr,
+		plain.Fprintf(a.Stderr,
 			"memgauge: %s is left out: it is another user's, in a directory where everybody may write\n", path)
 	}
 	if a.Named() {

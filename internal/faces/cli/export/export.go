@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -213,7 +214,7 @@ func (w *writing) tell(path string, notes []string, err error) error {
 	}
 	w.names = append(w.names, path)
 	for _, n := range notes {
-		fmt.Fprintf(w.Stderr, "memgauge: %s: %s\n", path, n)
+		plain.Fprintf(w.Stderr, "memgauge: %s: %s\n", path, n)
 	}
 	return nil
 }
@@ -223,7 +224,7 @@ func (w *writing) commit() error {
 		return err
 	}
 	for _, name := range w.names {
-		fmt.Fprintf(w.Stderr, "memgauge: wrote %s\n", name)
+		plain.Fprintf(w.Stderr, "memgauge: wrote %s\n", name)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -82,7 +83,7 @@ func (m *monitor) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		fmt.Fprintf(m.Stderr, "memgauge: the job has ended; its last values are served for %s\n", m.o.linger)
+		plain.Fprintf(m.Stderr, "memgauge: the job has ended; its last values are served for %s\n", m.o.linger)
 		select {
 		case <-time.After(time.Duration(m.o.linger)):
 		case <-both.Done():
@@ -100,7 +101,7 @@ func (m *monitor) announce(first metrics.Reading) {
 	if first.Live {
 		state = "until it ends or Ctrl-C"
 	}
-	fmt.Fprintf(m.Stderr, "memgauge: serving http://%s/metrics of session %s, %s\n", m.server.Addr(),
+	plain.Fprintf(m.Stderr, "memgauge: serving http://%s/metrics of session %s, %s\n", m.server.Addr(),
 		first.Session, state)
 	if m.o.token == "" && !m.server.Open() {
 		fmt.Fprintln(m.Stderr, "memgauge: every user of this machine can read them; --token-file asks for a token")
@@ -120,7 +121,7 @@ func (m *monitor) send(ctx context.Context) error {
 				text = err.Error()
 			}
 			if text != "" && text != last {
-				fmt.Fprintf(m.Stderr, "memgauge: export: %s\n", text)
+				plain.Fprintf(m.Stderr, "memgauge: export: %s\n", text)
 			}
 			last = text
 		}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -202,7 +203,7 @@ func (t *tools) ask(ctx context.Context, sub *app.App, sql string, out *lines) e
 	}
 	defer s.Close()
 	return s.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Timeout: queryPatience,
-		Note: func(text string) { fmt.Fprintf(sub.Stderr, "memgauge: %s\n", text) }}, out)
+		Note: func(text string) { plain.Fprintf(sub.Stderr, "memgauge: %s\n", text) }}, out)
 }
 
 // report is a document whose lists are cut until it fits.

@@ -270,7 +270,7 @@ func (a *commands) greet(h *hub.Hub, o hubOptions) {
 		return
 	}
 	fmt.Fprintf(a.Text(), "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
-	fmt.Fprintf(a.Stderr, "memgauge: copy that file to the other machine; %s lets people ask from elsewhere\n",
+	plain.Fprintf(a.Stderr, "memgauge: copy that file to the other machine; %s lets people ask from elsewhere\n",
 		hub.AskToken(o.Dir))
 }
 

@@ -122,10 +122,10 @@ func (a *commands) merge(c *cobra.Command, o keepOptions, where string) error {
 	r, err := w.Maintain(c.Context())
 	aside, more := w.Aside()
 	for _, name := range aside {
-		fmt.Fprintf(a.Stderr, "memgauge: set aside in the lake: %s\n", name)
+		plain.Fprintf(a.Stderr, "memgauge: set aside in the lake: %s\n", name)
 	}
 	if more > 0 {
-		fmt.Fprintf(a.Stderr, "memgauge: and %d others before\n", more)
+		plain.Fprintf(a.Stderr, "memgauge: and %d others before\n", more)
 	}
 	if err = errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("lake merge: %w", err)
@@ -173,7 +173,7 @@ func (a *commands) sync(c *cobra.Command, client *trino.Client, s trino.Sync, ev
 		case err != nil && every <= 0:
 			return fmt.Errorf("lake trino: %w", err)
 		case err != nil: // a server that is being restarted: the next time does all of it
-			fmt.Fprintf(a.Stderr, "memgauge: lake trino: %v\n", err)
+			plain.Fprintf(a.Stderr, "memgauge: lake trino: %v\n", err)
 		case every <= 0 || done.Added+done.Removed > 0:
 			fmt.Fprintf(a.Text(), "%d tables; %d partitions added, %d removed\n", done.Tables, done.Added, done.Removed)
 		}

@@ -145,10 +145,10 @@ func (a *commands) attach(ctx context.Context, o observe.AttachOptions, asJSON b
 		return optionMistake(err)
 	}
 	for _, failure := range done.Failed {
-		fmt.Fprintf(a.Stderr, "memgauge: attach: %v; not observed\n", failure)
+		plain.Fprintf(a.Stderr, "memgauge: attach: %v; not observed\n", failure)
 	}
 	if done.NoKeeper != nil {
-		fmt.Fprintf(a.Stderr, "memgauge: %v; the next command that asks the session tries again\n", done.NoKeeper)
+		plain.Fprintf(a.Stderr, "memgauge: %v; the next command that asks the session tries again\n", done.NoKeeper)
 	}
 	if asJSON {
 		return doc.WriteJSON(a.Stdout, documentAttached(done))

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -96,7 +97,7 @@ var traces = []string{"auto", "all", "off"}
 
 // observeFlags adds the flags that run and attach share.
 func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
-	o.Version, o.Note = app.Version, func(note string) { fmt.Fprintln(a.Stderr, "memgauge: "+note) }
+	o.Version, o.Note = app.Version, func(note string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", note) }
 	f.StringVar(&o.Dir, "session", "", "keep the session in `DIR`, which must be empty or not exist")
 	f.StringVar(&o.Name, "name", "", "name of the session")
 	app.Check(f, "name", observe.CheckName)
@@ -134,7 +135,7 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Setti
 		}
 		next, said, again := o.Retry(end)
 		if said != "" && !quiet {
-			fmt.Fprintf(a.Stderr, "memgauge: guard: %s\n", said)
+			plain.Fprintf(a.Stderr, "memgauge: guard: %s\n", said)
 		}
 		if again && ctx.Err() == nil {
 			o = next
@@ -208,7 +209,7 @@ func (a *commands) attend(ctx context.Context, dir string, o *node.Options) (lea
 	}
 	f, err := rootdir.AppendFile(filepath.Join(dir, "node.log"))
 	if err != nil {
-		fmt.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
+		plain.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
 		return func() {}
 	}
 	o.Log = slog.New(slog.NewTextHandler(observe.Log(f), nil))
@@ -219,7 +220,7 @@ func (a *commands) attend(ctx context.Context, dir string, o *node.Options) (lea
 		defer f.Close()
 		if err := node.Attend(ctx, dir, *o); err != nil {
 			o.Log.Error("the hub can't ask this run", "why", err)
-			fmt.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
+			plain.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
 		}
 	}()
 	return func() { cancel(); <-done }
@@ -271,12 +272,12 @@ func exitOfStart(err error) error {
 // printEnd prints the end of a run on stderr: first what went wrong, then a summary in at most three lines.
 func (a *commands) printEnd(end observe.Ended) {
 	if end.Trouble != nil {
-		fmt.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
+		plain.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
 	}
 	a.printGuard(end)
 	sum := end.Summary
 	if sum.Verdict != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: %s\n", sum.Verdict)
+		plain.Fprintf(a.Stderr, "memgauge: %s\n", sum.Verdict)
 	}
 	left := ""
 	if sum.LeftOut > 0 {
@@ -285,11 +286,12 @@ func (a *commands) printEnd(end observe.Ended) {
 	steps := fmt.Sprintf(", %s steps seen", units.Count(sum.Steps))
 	if end.Pending {
 		steps = ""
-		fmt.Fprintf(a.Stderr, "memgauge: what was recorded is still being stored and judged; memgauge %s leak waits\n",
+		plain.Fprintf(a.Stderr,
+			"memgauge: what was recorded is still being stored and judged; memgauge %s leak waits\n",
 			end.Session.Endpoint)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %s%s, peak %s resident in one process%s\n", end.How, steps, end.Peak, left)
-	fmt.Fprintf(a.Stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", end.Session.Name,
+	plain.Fprintf(a.Stderr, "memgauge: %s%s, peak %s resident in one process%s\n", end.How, steps, end.Peak, left)
+	plain.Fprintf(a.Stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", end.Session.Name,
 		end.Session.Endpoint)
 }
 
@@ -299,7 +301,7 @@ func (a *commands) printGuard(end observe.Ended) {
 		return
 	}
 	g := end.Guard
-	say := func(format string, args ...any) { fmt.Fprintf(a.Stderr, "memgauge: guard: "+format+"\n", args...) }
+	say := func(format string, args ...any) { plain.Fprintf(a.Stderr, "memgauge: guard: "+format+"\n", args...) }
 	if g.Actions > 0 {
 		say("%d actions to free memory, %d helped", g.Actions, g.Helped)
 	}

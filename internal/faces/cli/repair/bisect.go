@@ -179,7 +179,7 @@ func (s *search) note(ctx context.Context, what, cwd string, command, env []stri
 
 func (s *search) tell(t trial) {
 	s.runs = append(s.runs, t)
-	fmt.Fprintf(s.Stderr, "memgauge: %s: %s\n", plain.Line(t.What), plain.Line(t.Line))
+	plain.Fprintf(s.Stderr, "memgauge: %s: %s\n", plain.Line(t.What), plain.Line(t.Line))
 }
 
 func lastLine(text string) string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -166,9 +167,9 @@ func (s *search) commits(ctx context.Context) (found, error) {
 	defer leave()
 	switch left, err := abandoned(ctx, c.top); {
 	case err != nil:
-		fmt.Fprintf(s.Stderr, "memgauge: %v\n", err)
+		plain.Fprintf(s.Stderr, "memgauge: %v\n", err)
 	case left > 0:
-		fmt.Fprintf(s.Stderr, "memgauge: removed %s that a killed bisect had left in this repository\n",
+		plain.Fprintf(s.Stderr, "memgauge: removed %s that a killed bisect had left in this repository\n",
 			doc.Plural(left, "working tree"))
 	}
 	leaks, err := s.commit(ctx, c)

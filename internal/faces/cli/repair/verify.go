@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/secret"
 	"github.com/memgauge/memgauge/internal/base/units"
@@ -81,14 +82,14 @@ func (a *commands) verify(ctx context.Context, o fixOptions, p *plan) (*tried, e
 	defer tree.Remove()
 	trial.RunOptions = a.options(tree, command)
 	trial.Name = fixedName(p.about.Name)
-	fmt.Fprintf(a.Stderr, "memgauge: running %s with the change%s\n", strings.Join(secret.Args(command), " "),
+	plain.Fprintf(a.Stderr, "memgauge: running %s with the change%s\n", strings.Join(secret.Args(command), " "),
 		p.howLong())
 	end, err := observe.Try(ctx, trial)
 	switch {
 	case err != nil:
 		return nil, err
 	case end.Trouble != nil:
-		fmt.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
+		plain.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
 	}
 	if end.Failed() {
 		return nil, remedy.Add(fmt.Errorf("with the change the program ended with %s:\n%s", end.How, end.Tail),
@@ -122,7 +123,7 @@ func (a *commands) options(t *shadow.Tree, command []string) observe.RunOptions 
 // settings are those that memgauge run has where no flag says otherwise.
 func (a *commands) settings() observe.Settings {
 	return observe.Settings{Budget: "1%", Trace: "auto", MaxDisk: "2GiB", Version: app.Version,
-		Note: func(note string) { fmt.Fprintln(a.Stderr, "memgauge: "+note) }}
+		Note: func(note string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", note) }}
 }
 
 // fixedName is the name of the session of a run with the changes. Names have a bound.
@@ -192,7 +193,7 @@ func (a *commands) compareLosses(ctx context.Context, o fixOptions, p *plan, com
 		within := time.Duration(lossesWithin*end.Seconds*float64(time.Second)) + time.Minute
 		return observe.Losses(ctx, a.options(tree, command), n, within)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: running it as it is, until it has printed %d losses\n", n)
+	plain.Fprintf(a.Stderr, "memgauge: running it as it is, until it has printed %d losses\n", n)
 	before, err := once()
 	if err != nil || ctx.Err() != nil {
 		return compared{}, errors.Join(err, ctx.Err())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/term"
@@ -178,7 +179,7 @@ func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string
 		files = append(files, f)
 	}
 	if h.Cut != nil {
-		fmt.Fprintf(a.Stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
+		plain.Fprintf(a.Stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
 	}
 	line := term.NewStatusLine(a.Stderr)
 	defer line.Clear()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
 	"github.com/memgauge/memgauge/internal/formats/doc"
@@ -118,7 +119,7 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 		return fmt.Errorf("snapshot flame: %s: %w", o.output, err)
 	}
 	if g.Cut > 0 {
-		fmt.Fprintf(a.Stderr, "memgauge: %s of those that hold least are cut short: there are too many frames\n",
+		plain.Fprintf(a.Stderr, "memgauge: %s of those that hold least are cut short: there are too many frames\n",
 			doc.Plural(g.Cut, "stack"))
 	}
 	return out.Commit()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/term"
 	"github.com/memgauge/memgauge/internal/faces/cli/app"
@@ -96,14 +97,14 @@ func (a *commands) openTablesOf(ctx context.Context, path string, read func(cont
 		Making: func(share float64) {
 			line.Show("making the tables of %s: %.0f %%", filepath.Base(path), 100*share)
 		},
-		Note: func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) },
+		Note: func(text string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", text) },
 	})
 	line.Clear()
 	if err != nil {
 		return nil, openError(err)
 	}
 	if t.Cut != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: %s: %s; the tables have what stands before\n", path, t.Cut)
+		plain.Fprintf(a.Stderr, "memgauge: %s: %s; the tables have what stands before\n", path, t.Cut)
 	}
 	return t, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/units"
 	"github.com/memgauge/memgauge/internal/door/api"
@@ -76,7 +77,7 @@ func (a *commands) snapshotTake(ctx context.Context, o takeOptions) error {
 	if err != nil {
 		return fmt.Errorf("snapshot take: %w", err)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(r.Bytes), t.Name(), r.Process.PID)
+	plain.Fprintf(a.Stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(r.Bytes), t.Name(), r.Process.PID)
 	if r.History == "no" {
 		fmt.Fprintln(a.Stderr,
 			"memgauge: no history is recorded: the file has the state only; memgauge snapshot record --on begins one")
@@ -185,7 +186,7 @@ func (a *commands) snapshotRecord(ctx context.Context, o recordOptions) error {
 		return remedy.Add(fmt.Errorf("snapshot record: %w", errors.Join(failed...)), recordCan)
 	}
 	if o.on {
-		fmt.Fprintf(a.Stderr,
+		plain.Fprintf(a.Stderr,
 			"memgauge: each allocation takes about 1 µs more, each event up to several KiB of host memory; memgauge snapshot take\n"+
 				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.Dir())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/monitor"
@@ -194,7 +195,7 @@ func (c *cluster) openHub() (*hub.Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Stderr, "[MASTER] %s listens on port %d. On another machine, with a copy of %s:\n"+
+	plain.Fprintf(c.Stderr, "[MASTER] %s listens on port %d. On another machine, with a copy of %s:\n"+
 		"   memgauge distributed --role worker --master-host %s --port %d --token-file join.token\n", c.name, c.o.port,
 		hub.JoinToken(dir), c.name, c.o.port)
 	return h, nil
@@ -220,7 +221,7 @@ func (c *cluster) node(address string) (node.Options, error) {
 	}
 	n.Log, n.Machine = c.log(), c.told
 	if c.o.role == "worker" {
-		fmt.Fprintf(c.Stderr, "[WORKER] %s reports to the master at %s\n", c.name, address)
+		plain.Fprintf(c.Stderr, "[WORKER] %s reports to the master at %s\n", c.name, address)
 	}
 	return n, nil
 }
@@ -287,7 +288,7 @@ func (c *cluster) round(ctx context.Context) error {
 		return err
 	}
 	if line := c.doc.take(nodes, answers); line != "" {
-		fmt.Fprintln(c.Stderr, line)
+		plain.Fprintf(c.Stderr, "%s\n", line)
 	}
 	return nil
 }
@@ -374,7 +375,7 @@ func (c *cluster) deliver(to sink.Sink) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(c.Stderr, "memgauge: wrote %s\n", c.o.output)
+		plain.Fprintf(c.Stderr, "memgauge: wrote %s\n", c.o.output)
 	}
 	var err error
 	if c.o.json {

@@ -283,7 +283,7 @@ func (a *commands) leakWatch(ctx context.Context, o leakOptions, session api.Ses
 // leakCensus takes a census of what is held. If that fails, the verdict says so.
 func (a *commands) leakCensus(ctx context.Context, session api.Session) {
 	if _, err := session.Census(ctx, api.CensusRequest{}); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(a.Stderr, "memgauge: no census: %v\n", err)
+		plain.Fprintf(a.Stderr, "memgauge: no census: %v\n", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) er
 		return fmt.Errorf("leak: %w", err)
 	}
 	defer t.Close()
-	t.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
+	t.Note = func(text string) { plain.Fprintf(a.Stderr, "memgauge: %s\n", text) }
 	job, err := theJob(ctx, t, o.job)
 	if err != nil {
 		return err

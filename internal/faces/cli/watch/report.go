@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/door/api"
 	"github.com/memgauge/memgauge/internal/door/ask"
@@ -76,7 +77,7 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	if file != "" {
-		fmt.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
+		plain.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
 	}
 	return nil
 }

@@ -2,9 +2,9 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/door/ask"
 	"github.com/memgauge/memgauge/internal/door/monitor/follow"
 	"github.com/memgauge/memgauge/internal/door/monitor/machine"
@@ -21,7 +21,7 @@ func (a *commands) openSource(ctx context.Context, o *watchOptions) (*follow.Sou
 		return nil, err
 	}
 	if t != nil {
-		fmt.Fprintf(a.Stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n",
+		plain.Fprintf(a.Stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n",
 			t.Name())
 		return targetSource(ctx, *t, o.timed)
 	}
@@ -62,7 +62,7 @@ func (a *commands) onlyLive(o *watchOptions) (*ask.Target, error) {
 		_, err := a.Target(context.Background()) // its error lists them
 		return nil, err
 	case len(live) > 1:
-		fmt.Fprintf(a.Stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n",
+		plain.Fprintf(a.Stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n",
 			len(live), live[0].Name(), o.tool)
 	}
 	return nil, nil

@@ -305,7 +305,7 @@ func (o *watchOptions) deliver(a *commands, v watched, out outputs) error {
 	}
 	for _, file := range []string{o.output, o.plot} {
 		if file != "" {
-			fmt.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
+			plain.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/base/plain"
 	"github.com/memgauge/memgauge/internal/base/remedy"
 	"github.com/memgauge/memgauge/internal/base/rootdir"
 	"github.com/memgauge/memgauge/internal/base/trust"
@@ -154,7 +155,8 @@ func (a *commands) listen(ctx context.Context, addr string) (net.Listener, error
 	if err == nil {
 		return picked, nil
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %v: 127.0.0.1 serves instead, whose ports other users may have had before\n", err)
+	plain.Fprintf(a.Stderr, "memgauge: %v: 127.0.0.1 serves instead, whose ports other users may have had before\n",
+		err)
 	return l.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
@@ -236,7 +238,7 @@ func (a *commands) xdgOpen(url string) {
 			continue
 		}
 		if err := exec.Command(path, url).Run(); err != nil {
-			fmt.Fprintf(a.Stderr, "memgauge: %s: %v\n", name, err)
+			plain.Fprintf(a.Stderr, "memgauge: %s: %v\n", name, err)
 		}
 		return
 	}
