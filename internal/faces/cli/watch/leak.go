@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -218,7 +219,12 @@ func (a *commands) judge(ctx context.Context, o leakOptions, t ask.Target) (v ju
 	if err != nil {
 		return v, fmt.Errorf("leak: %w", err)
 	}
-	of := contextOf(about, ended(ctx, session))
+	end := endOf(ctx, session)
+	if end.OOM != "" {
+		r.Warnings = append(slices.Clone(r.Warnings), fmt.Sprintf("the run ended because memory ran out: "+
+			"`memgauge %[1]s oom` says which, `memgauge %[1]s report` shows the minute before", about.Name))
+	}
+	of := contextOf(about, end.Ended)
 	of.Threshold, of.Tracking, of.Check = o.threshold, o.tracking, o.check
 	return judged{r, peaks, of}, nil
 }
@@ -237,13 +243,13 @@ func contextOf(about api.About, ended time.Time) leakContext {
 		Started: about.Started, Ended: ended, Now: time.Now()}
 }
 
-// ended returns when a session's job ended; zero while it runs.
-func ended(ctx context.Context, s api.Session) time.Time {
+// endOf is how a session's job ended; nothing while it runs, or where that can't be said.
+func endOf(ctx context.Context, s api.Session) api.End {
 	end, err := s.End(ctx)
 	if err != nil {
-		return time.Time{}
+		return api.End{}
 	}
-	return end.Ended
+	return end
 }
 
 // leakWatch watches a live session before it is judged.
