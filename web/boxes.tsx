@@ -241,7 +241,7 @@ function lines(
   }
   g.textBaseline = "top";
   const timed = p.device.from > 0 && p.device.to > p.device.from,
-    ticks = round((s.to - s.from) / Math.max(2, w / (timed ? 150 : 110)));
+    ticks = f.round((s.to - s.from) / Math.max(2, w / (timed ? 150 : 110)));
   for (let e = Math.ceil(s.from / ticks) * ticks; e <= s.to; e += ticks) {
     const since = timed ? sinceFirst(tiles, e) : null;
     const text =
@@ -331,12 +331,6 @@ function rule(g: CanvasRenderingContext2D, color: string, x0: number, y0: number
   g.moveTo(x0, y0);
   g.lineTo(x1, y1);
   g.stroke();
-}
-
-// round is the next of 1, 2, 5, 10, …
-function round(v: number): number {
-  const ten = 10 ** Math.floor(Math.log10(Math.max(1, v)));
-  return Math.max(1, ten * [1, 2, 5, 10].find((m) => ten * m >= v)!);
 }
 
 // listen: drag moves, the wheel with Ctrl zooms where it points (with Shift the bytes), a click chooses.

@@ -96,3 +96,9 @@ export function moment(text: string): string {
   const d = new Date(text);
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
+
+// round is the next of 1, 2, 5, 10, …
+export function round(v: number): number {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(1, v)));
+  return Math.max(1, ten * [1, 2, 5, 10].find((m) => ten * m >= v)!);
+}

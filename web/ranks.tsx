@@ -21,10 +21,8 @@ function shade(v: number, deviation: boolean): [number, number, number] {
 }
 
 // marks are at most n round numbers from 0 to before end, equally far apart.
-export function marks(end: number, n: number): number[] {
-  const least = end / n,
-    power = 10 ** Math.floor(Math.log10(Math.max(1, least))),
-    apart = [1, 2, 5, 10].map((x) => x * power).find((x) => x >= least)!;
+function marks(end: number, n: number): number[] {
+  const apart = f.round(end / n);
   return Array.from({ length: Math.ceil(end / apart) }, (_, i) => i * apart);
 }
 

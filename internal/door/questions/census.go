@@ -72,14 +72,18 @@ type HostHolding struct {
 	Bytes  int64
 }
 
+// upTo are the rows until a time (µs since the epoch); 0: all.
+func upTo(until int64) string {
+	if until <= 0 {
+		return "true"
+	}
+	return fmt.Sprintf("ts <= make_timestamp(%d)", until)
+}
+
 // HostHoldings are the largest holders of tensors on the host, by the census that counts of each process until a time
 // (µs since the epoch; 0: until now).
 func HostHoldings(until int64) Of[HostHolding] {
-	moment := "TIMESTAMP 'infinity'"
-	if until > 0 {
-		moment = fmt.Sprintf("make_timestamp(%d)", until)
-	}
-	return Of[HostHolding](`WITH last AS (SELECT pid, census_id FROM (` + NewestCensuses("ts <= "+moment) + `))
+	return Of[HostHolding](`WITH last AS (SELECT pid, census_id FROM (` + NewestCensuses(upTo(until)) + `))
 		SELECT pid, coalesce(holder, site, '?') AS holder, sum(bytes)::BIGINT AS bytes FROM python.tensors
 		JOIN last USING (pid, census_id) WHERE device = 'cpu' AND bytes > 0 GROUP BY ALL ORDER BY bytes DESC LIMIT 60`)
 }
@@ -87,15 +91,11 @@ func HostHoldings(until int64) Of[HostHolding] {
 // LeakedHoldings are what the holders of heap leaks have gained until a time (µs since the epoch; 0: until now), by the
 // last judgement. A census counts tensors, and at its own moment; this has a kept graph's memory too, up to the time.
 func LeakedHoldings(until int64) Of[HostHolding] {
-	moment := "TIMESTAMP 'infinity'"
-	if until > 0 {
-		moment = fmt.Sprintf("make_timestamp(%d)", until)
-	}
 	return Of[HostHolding](`SELECT f.pid, f.holder,
 			greatest(0, least(f.grown, (s.step - f.start_step) * f.rate_mb_per_step * 1048576))::BIGINT AS bytes
 		FROM memgauge.findings f
-		JOIN (SELECT pid, max(step) AS step FROM python.steps WHERE ts <= ` + moment + ` GROUP BY pid) s USING (pid)
-		WHERE f.judgement = (SELECT max(judgement) FROM memgauge.findings) AND f.verdict = 'leak'
+		JOIN (SELECT pid, max(step) AS step FROM python.steps WHERE ` + upTo(until) + ` GROUP BY pid) s USING (pid)
+		WHERE ` + lastJudged + ` AND f.verdict = 'leak'
 			AND f.memory = 'host heap' AND f.holder IS NOT NULL AND NOT f.by_time ORDER BY bytes DESC`)
 }
 

@@ -25,7 +25,10 @@ func Findings(after int64) Of[Finding] {
 }
 
 // LastFindings are those of the newest judgement.
-const LastFindings Of[Finding] = findings + "WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)"
+const LastFindings Of[Finding] = findings + "WHERE " + lastJudged
+
+// lastJudged are the rows of the last judgement.
+const lastJudged = "judgement = (SELECT max(judgement) FROM memgauge.findings)"
 
 // Seen is the step by which something was first seen.
 type Seen struct {

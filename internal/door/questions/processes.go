@@ -68,7 +68,7 @@ const linePoints = 60
 // else they are the machine's memory and the largest process's peak.
 var Brief = Of[Standing](fmt.Sprintf(`WITH own AS (SELECT min(limit_bytes) AS "limit", max(current) AS peak
 		FROM cgroup.memory WHERE limit_bytes IS NOT NULL GROUP BY path ORDER BY 1 LIMIT 1),
-	judged AS (SELECT * FROM memgauge.findings WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)),
+	judged AS (SELECT * FROM memgauge.findings WHERE `+lastJudged+`),
 	leak AS (SELECT * FROM judged WHERE verdict = 'leak' ORDER BY grown DESC LIMIT 1),
 	held AS (SELECT ts, rss FROM process.memory WHERE rss IS NOT NULL
 		AND pid = (SELECT pid FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 1)),

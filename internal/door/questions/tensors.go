@@ -47,7 +47,7 @@ const AllCensuses Of[Census] = `WITH newest AS (SELECT epoch_us(max(ts)) AS t, p
 	coalesce(sum(bytes), 0)::BIGINT AS bytes, coalesce(sum("count"), 0)::BIGINT AS "count"
 	FROM python.tensors GROUP BY pid, census_id ORDER BY t DESC LIMIT 200)
 	SELECT * FROM newest ORDER BY pid IN (SELECT pid FROM memgauge.findings WHERE verdict = 'leak'
-		AND judgement = (SELECT max(judgement) FROM memgauge.findings)) DESC, t DESC`
+		AND ` + lastJudged + `) DESC, t DESC`
 
 // Groups are those of one census of a process, beside those of another.
 func Groups(pid, census, before int64) Of[Group] {

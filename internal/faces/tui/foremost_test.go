@@ -56,7 +56,7 @@ func TestHeldAtTheEnd(t *testing.T) {
 	if at := x.held(r); at != 90 {
 		t.Errorf("live: %d", at)
 	}
-	r.end.Live = false
+	r.take(batch{}) // of a session that is over
 	if at := x.held(r); at != 70 {
 		t.Errorf("at the end: %d", at)
 	}

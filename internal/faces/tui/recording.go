@@ -27,6 +27,7 @@ type recording struct {
 	judged  []judgement // the oldest first
 
 	first, last int64 // µs: of all readings
+	held        int64 // µs: lastHeld, once the session is over
 }
 
 // process is a process of the job.
@@ -160,7 +161,9 @@ func (r *recording) take(b batch) {
 		p.started, p.lastSeen, p.ended = t.Started, t.LastSeen, t.Ended
 	}
 	r.takeFindings(b.findings)
-	r.end = b.end
+	if r.end = b.end; !r.end.Live {
+		r.held = r.lastHeld()
+	}
 }
 
 func (r *recording) takeRow(x questions.Row) {
@@ -270,8 +273,9 @@ func (r *recording) all() []*process {
 	return list
 }
 
-// lastHeld is when the process that held most was last read, of those that made steps if any did.
-func (r *recording) lastHeld(at int64) int64 {
+// lastHeld is when the process that held most was last read, of those that made steps if any did; the end where none
+// was read.
+func (r *recording) lastHeld() int64 {
 	var found *process
 	most := func(p *process) int64 {
 		peak := int64(0)
@@ -287,7 +291,7 @@ func (r *recording) lastHeld(at int64) int64 {
 		}
 	}
 	if found == nil {
-		return at
+		return r.last
 	}
 	return found.memory.at[len(found.memory.at)-1]
 }

@@ -35,7 +35,7 @@ func (t *timeline) held(r *recording) int64 {
 	if !t.follow || r.end.Live {
 		return at
 	}
-	return min(at, r.lastHeld(at))
+	return min(at, r.held)
 }
 
 // from is where the series begin.
