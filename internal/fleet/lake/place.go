@@ -108,11 +108,11 @@ func (d *directory) take() (err error) {
 	return nil
 }
 
-// list tells of the files below a directory. A link is refused by its name: what it leads to is no part of the lake.
 // maxDepth is how many directories a file of a lake lies in: table, job, date, hour and tier. Whoever made a lake can
 // nest others without end.
 const maxDepth = 5
 
+// list tells of the files below a directory. A link is refused by its name: what it leads to is no part of the lake.
 func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
 	d.reached(prefix)
 	top, prefix := d.root, strings.TrimSuffix(prefix, "/")
